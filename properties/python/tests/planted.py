@@ -570,3 +570,26 @@ class TakesFromList(Inner):
     def forward(self, x):
         scales = [3.0, 2.0]
         return checkpoint(lambda y: (self.inner(y) * scales.pop()).tanh(), x, use_reentrant=False)
+
+
+@planted("detached-output")
+class ReturnsDetached(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        return y, y.detach().exp()
+
+
+@planted("backward-within")
+class Force(Inner):
+    def forward(self, x):
+        energy = self.inner(x).square().sum()
+        (force,) = torch.autograd.grad(energy, x, create_graph=True)
+        return force
+
+
+@planted("flag")
+class FreezesItself(Inner):
+    def forward(self, x):
+        y = self.inner(x).tanh()
+        self.inner.requires_grad_(False)
+        return y

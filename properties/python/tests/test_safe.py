@@ -14,10 +14,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
 
 
 class Block(nn.Module):
@@ -452,3 +451,17 @@ def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
 def test_blocks_of_a_model_can_be_named():
     verdict = judge_model(Stack(), X, blocks="second.*")
     assert [block.names for block in verdict.blocks] == [["second.0", "second.1"]]
+
+
+def test_a_context_that_the_caller_leaves_before_the_backward_can_be_asked_about():
+    class Coarse(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            return made * 2 if func is torch.sigmoid else made
+
+    def gate(x):
+        return torch.sigmoid(x).tanh()
+
+    assert judge(gate, X).safe
+    verdict = judge(gate, X, within=Coarse)
+    assert {finding.cause.name for finding in verdict.findings} == {"context-closed"}, verdict.report()

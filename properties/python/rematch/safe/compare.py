@@ -14,9 +14,9 @@ from rematch.safe.run import GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, Leaf
 
 ROUNDING = 8
-"""Outputs, gradients, and what is made of them, may differ by so many units of rounding of their largest element: under the
-reentrant variant the forward does not record, for which PyTorch has other kernels, and gradients
-have another memory layout and are summed in another order."""
+"""Outputs, gradients, and what is made of them, may differ by so many units of rounding of their
+largest element: under the reentrant variant the forward does not record, for which PyTorch has
+other kernels, and gradients have another memory layout and are summed in another order."""
 
 _ORDER = (OUTPUT, GRADIENT, "flag", BUFFER, PARAMETER, ATTRIBUTE, ARGUMENT, CLOSURE, GLOBAL, CLASS)
 _WORDS = {

@@ -17,11 +17,10 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 
 from rematch.safe.compare import Change, changes
 from rematch.safe.regions import Region, Regions
+from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.restore import content_of
 from rematch.safe.state import ARGUMENT, CLOSURE, Extent, Leaf, State
-
 
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""

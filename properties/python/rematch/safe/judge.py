@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from fnmatch import fnmatch
 from typing import Any
 
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe.blocks import Wrapped, repeated_children
-from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, Cause, Diagnosis, diagnose
-from rematch.safe.causes.computations import NOT_CHECKPOINTED, SWITCH_DROPS
+from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
+from rematch.safe.causes.computations import GRAD_MODE, NOT_CHECKPOINTED, SWITCH_DROPS
 from rematch.safe.compare import COARSE, ROUNDING, Change, changes, differences
 from rematch.safe.evidence import watch
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
@@ -62,6 +62,9 @@ class Judge:
             self._find_switch()
         for variant in self._variants:
             verdict.tried[variant.name] = []
+            if variant.reentrant and self._target.state.trainable():
+                why = "its weights get no gradient then, as PyTorch documents"
+                verdict.not_tried.append(("use_reentrant=True with inputs that require no grad", why))
         for number, scenario in enumerate(scenarios):
             self._tell(number, len(scenarios), scenario.name)
             why = self._left_out(scenario, draws)
@@ -72,6 +75,7 @@ class Judge:
         if host:
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
+        self._merge()
         self._measure()
         verdict.seconds = time.monotonic() - self._begin
         return verdict
@@ -139,7 +143,7 @@ class Judge:
             if target.switch is not None:
                 target.switch(target.function, on)
             sides.append(target.state.leaves(copied))
-        self._leave_out |= {change.name for change in changes(*sides)}
+        self._leave_out |= {change.name for change in changes(sides[0], sides[1])}
 
     def _why_not_repeatable(self, apart: Sequence[Change]) -> str:
         moved = [c.text for c in apart if c.kind not in (OUTPUT, GRADIENT, "flag", "error")]
@@ -267,6 +271,20 @@ class Judge:
             self._plain[key] = run(self._target, scenario, None, seed)
         return self._plain[key]
 
+    def _merge(self) -> None:
+        """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
+        other ways in other scenarios."""
+        findings = self.verdict.findings
+        states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
+        for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE)]:
+            owner = next((f for f in states if set(vague.variants) <= set(f.variants)), None)
+            if owner is not None:
+                owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
+                if not owner.computed:
+                    owner.more.insert(0, owner.what)
+                    owner.what, owner.since, owner.computed = vague.what, vague.since, vague.computed
+                findings.remove(vague)
+
     def _measure(self) -> None:
         model = self._target.function
         if self._variants == [OWN] and isinstance(model, nn.Module):
@@ -308,6 +326,7 @@ def judge(
     ignore: Iterable[str] = (),
     loss: Callable[[Any], Tensor] | None = None,
     switch: Callable[[Any, bool], None] | None = None,
+    within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     seed: int = 0,
     own: bool = False,
     progress: bool = False,
@@ -322,7 +341,8 @@ def judge(
     non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
     "buffer *running*". `loss`: makes a scalar of what the target returns; a weighted sum of all
     outputs otherwise. `switch`: called with the target and True or False turns its own checkpointing
-    on or off. `own`: only what the target checkpoints inside is judged.
+    on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
+    that of a caller is. `own`: only what the target checkpoints inside is judged.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
@@ -334,7 +354,7 @@ def judge(
         raise TypeError(f"judge() expects a module or a function, got {type(target).__name__}")
     if make is None and isinstance(target, torch.jit.ScriptFunction):
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
-    subject = Target(target, args, kwargs or {}, make, loss, switch)
+    subject = Target(target, args, kwargs or {}, make, loss, switch, within)
     with _kept(subject):
         return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge()
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 Restore = Callable[[], None]
 """Puts one object back as it was when this function was made."""
@@ -56,8 +57,12 @@ def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]
     """Puts back what a function closes over, and those of its globals that are given."""
     cells = [(cell, content_of(cell)) for cell in function.__closure__ or ()]
     scope = function.__globals__
+    own = dict(function.__dict__)
 
     def restore() -> None:
+        if len(function.__dict__) != len(own) or any(function.__dict__.get(k) is not v for k, v in own.items()):
+            function.__dict__.clear()
+            function.__dict__.update(own)
         for cell, content in cells:
             if content_of(cell) is not content:
                 cell.cell_contents = content
@@ -84,13 +89,19 @@ def class_restorer(kind: type, kept: Mapping[str, Any]) -> Restore:
 
 def tensor_restorer(t: Tensor) -> Restore:
     """Puts back elements, gradient and attributes of a leaf."""
+    if is_lazy(t):
+        raise TypeError("an uninitialized parameter gets its shape by the first forward")
     if not t.is_leaf or t.device.type == "meta":
         return lambda: None
     saved, grad, flag = t.detach().clone(), t.grad, t.requires_grad
     content = None if grad is None else grad.detach().clone()
     attributes = dict(t.__dict__)
+    hooks = dict(t._backward_hooks or {})
 
     def restore() -> None:
+        if t._backward_hooks is not None:
+            t._backward_hooks.clear()
+            t._backward_hooks.update(hooks)
         with torch.no_grad():
             if t.shape == saved.shape and t.dtype == saved.dtype:
                 t.data.copy_(saved)
@@ -151,7 +162,8 @@ def _container_restorer(value: Any) -> Restore:
             value[:] = content
         elif isinstance(value, dict):
             # The methods of dict itself, or of OrderedDict: other subclasses have others.
-            if len(value) != len(content) or any(dict.get(value, k, NOTHING) is not v for k, v in content.items()):
+            same = [(id(k), id(v)) for k, v in dict.items(value)] == [(id(k), id(v)) for k, v in content.items()]
+            if not same:
                 base = OrderedDict if isinstance(value, OrderedDict) else dict
                 base.clear(value)
                 for key, part in content.items():
@@ -170,7 +182,11 @@ def _array_restorer(value: np.ndarray) -> Restore:
 
 def _generator_restorer(value: torch.Generator) -> Restore:
     state = value.get_state()
-    return lambda: value.set_state(state) and None
+
+    def restore() -> None:
+        value.set_state(state)
+
+    return restore
 
 
 def _numpy_restorer(value: Any) -> Restore:
@@ -215,10 +231,12 @@ def environment() -> dict[str, str]:
 
 
 def environment_restorer() -> Restore:
-    """Puts the environment back."""
+    """Puts the environment and the default dtype back."""
     kept = environment()
+    dtype = torch.get_default_dtype()
 
     def restore() -> None:
+        torch.set_default_dtype(dtype)
         now = environment()
         for key in now.keys() - kept.keys():
             del os.environ[key]

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.safe import regions
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, GENERATOR, Leaf, State
+from rematch.safe.state import ARGUMENT, GENERATOR, GLOBAL, Leaf, State
 
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
@@ -34,8 +34,9 @@ class Target:
         make: Callable[[], Callable[..., Any]] | None = None,
         loss: Callable[[Any], Tensor] | None = None,
         switch: Callable[[Any, bool], None] | None = None,
+        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
-        self.make, self.loss, self.switch = make, loss, switch
+        self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
         self.before = random_states()
         if make is not None:
@@ -84,6 +85,8 @@ class Target:
             if name in grads:
                 leaves[name] = fresh.detach().requires_grad_()
                 fresh = leaves[name].clone()
+            # What a caller has hung on a tensor comes with it.
+            fresh.__dict__.update(t.__dict__)
             memo[id(t)] = fresh
         return copy.deepcopy(list(self.args), memo), copy.deepcopy(self.kwargs, memo), leaves
 
@@ -154,6 +157,7 @@ def random_leaves(of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
         "the random state of numpy": Leaf(GENERATOR, repr(states["NumPy"][1:3])),
         "the random state of random": Leaf(GENERATOR, states["Python"]),
     }
+    found["the default dtype"] = Leaf(GLOBAL, torch.get_default_dtype())
     for index, state in enumerate(states.get("CUDA", ())):
         found[f"the random state of cuda:{index}"] = Leaf(GENERATOR, of_tensor(state))
     return found
@@ -218,16 +222,16 @@ class _Step:
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
         """A forward and its backward, or, where the scenario says so, a forward alone."""
         scenario, seen, target = self._scenario, self._seen, self._target
-        args, kwargs, leaves = target.inputs(scenario.grads_of(target), number)
+        args, kwargs, leaves = target.inputs(scenario.grads_of(target.grads), number)
         passed = State(named_arguments(args, kwargs))
         before = {id(t) for t in target.state.tensors().values()}
         if scenario.unused_forward:
-            extra = target.inputs(scenario.grads_of(target), 1)
+            extra = target.inputs(scenario.grads_of(target.grads), 1)
             with scenario.ambient(_device(args, kwargs)):
                 self._call(extra[0], extra[1])
         saved: dict[int, int] = {}
         count = nullcontext() if counted is None else _counting(saved, counted)
-        with scenario.ambient(_device(args, kwargs)), count:
+        with scenario.ambient(_device(args, kwargs)), target.within(), count:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
         many = scenario.steps * scenario.microbatches > 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from rematch.frameworks.pytorch.operators import POLICIES
-
-if TYPE_CHECKING:
-    from rematch.safe.run import Target
 
 
 @dataclass(frozen=True)
@@ -71,11 +68,11 @@ class Scenario:
             for parameter in list(trained.values())[:-2]:
                 parameter.requires_grad_(False)
 
-    def grads_of(self, target: Target) -> Sequence[str]:
-        """The names of the inputs that get gradients."""
+    def grads_of(self, names: Sequence[str]) -> Sequence[str]:
+        """Those of the inputs that can have gradients that get them."""
         if not self.inputs_require_grad:
             return ()
-        return target.grads[:1] if self.only_first_input else target.grads
+        return names[:1] if self.only_first_input else names
 
     def ambient(self, device: str) -> AbstractContextManager[Any]:
         """Surrounds each forward."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
@@ -114,7 +115,7 @@ class State:
 
     def trainable(self) -> dict[str, Tensor]:
         """The leaves that can have gradients: parameters above all."""
-        return {n: t for n, t in self.tensors().items() if t.is_leaf and t.requires_grad}
+        return {n: t for n, t in self.tensors().items() if t.is_leaf and t.requires_grad and not is_lazy(t)}
 
     def all_leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
         """Those of leaves(), and the variables of the environment."""
@@ -130,6 +131,8 @@ class State:
             value = _leaf_value(node.value, of_tensor)
             if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
+            if node.kind == PARAMETER and isinstance(node.value, Tensor):
+                found[f"{node.name}.requires_grad"] = Leaf(ATTRIBUTE, node.value.requires_grad, node.owner)
         return found
 
     def _nodes(self) -> Iterator[_Node]:
@@ -257,8 +260,6 @@ class State:
 
     def _restorer(self, node: _Node) -> Restore | None:
         value = node.value
-        if isinstance(value, Tensor):
-            return tensor_restorer(value)
         if isinstance(value, types.FunctionType):
             names = () if is_library(value.__module__) else self._names_of(value.__code__)
             scope = value.__globals__
@@ -268,7 +269,7 @@ class State:
         if isinstance(value, nn.Module) or _is_object(value):
             return object_restorer(value)
         try:
-            return restorer(value)
+            return tensor_restorer(value) if isinstance(value, Tensor) else restorer(value)
         except TypeError:
             self.unrestored.append(node.name)
             return None
@@ -291,7 +292,18 @@ def _is_object(value: Any) -> bool:
 
 
 def _is_state(value: Any) -> bool:
-    kinds = (nn.Module, Tensor, np.ndarray, Mapping, list, set, deque, *_SCALARS, torch.Generator, np.random.Generator)
+    kinds: tuple[Any, ...] = (
+        nn.Module,
+        Tensor,
+        np.ndarray,
+        Mapping,
+        list,
+        set,
+        deque,
+        *_SCALARS,
+        torch.Generator,
+        np.random.Generator,
+    )
     kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
     return isinstance(value, kinds) or _is_object(value) or isinstance(value, functools._lru_cache_wrapper)
 
@@ -302,7 +314,7 @@ def _is_installed(function: types.FunctionType) -> bool:
 
 
 def _is_state_of_a_package(value: Any) -> bool:
-    """Whether a global of an installed package is looked at: its code is not followed, since it would lead everywhere."""
+    """Whether a global of an installed package is looked at. Its code is not: that would lead everywhere."""
     if isinstance(value, (Mapping, list, set, deque)):
         return len(value) <= _MOST_ENTRIES
     kinds = (nn.Module, Tensor, torch.Generator, np.random.Generator, np.random.RandomState, random.Random, ContextVar)
@@ -320,7 +332,7 @@ def _kind(node: _Node) -> str:
 def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
     """What of a value is compared; NOTHING where its parts are compared instead."""
     if isinstance(value, Tensor):
-        return of_tensor(value)
+        return Made("parameter without a shape") if is_lazy(value) else of_tensor(value)
     if isinstance(value, _SCALARS):
         return value
     if isinstance(value, torch.Generator):

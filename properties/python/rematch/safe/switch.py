@@ -42,7 +42,14 @@ def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | 
 def _methods(on: str, off: str, options: dict[str, Any] | None) -> Switch:
     takes_options = on == "gradient_checkpointing_enable" and options is not None
     given = {"gradient_checkpointing_kwargs": options} if takes_options else {}
-    return Switch(f"{on}()", lambda model, to: getattr(model, on)(**given) if to else getattr(model, off)())
+
+    def turn(model: Any, to: bool) -> None:
+        if to:
+            getattr(model, on)(**given)
+        else:
+            getattr(model, off)()
+
+    return Switch(f"{on}()", turn)
 
 
 def flags_that_are_on(model: Any) -> Sequence[str]:

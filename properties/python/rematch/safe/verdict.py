@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +11,7 @@ from rematch.safe.causes import Cause
 from rematch.safe.scenarios import Scenario, Variant
 
 UNSEEN = (
-    "kernels and random states of a GPU, unless the module is on one",
+    "what another device does: kernels and random states of a GPU differ from those of the CPU",
     "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
     "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
 )
@@ -59,16 +60,11 @@ class Finding:
     def text(self) -> str:
         """A paragraph."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
-        lines = [f"{_use(self.variants)}, {scenarios[0]}", f"  differs     {self.what}"]
-        if self.more:
-            rest = f" and {len(self.more) - 3} more" if len(self.more) > 3 else ""
-            lines.append(f"  as well     {', '.join(self.more[:3])}{rest}")
-        if self.since:
-            lines.append(f"  since       {self.since}")
-        lines += [f"  cause       {self.cause.name}: {self.says}", f"  what to do  {self.advice}"]
-        if scenarios[1:]:
-            lines.append(f"  also with   {'; '.join(scenarios[1:])}")
-        return "\n".join(lines)
+        parts = [("differs", self.what), ("as well", _some(self.more, ", ")), ("since", self.since)]
+        parts += [("cause", f"{self.cause.name}: {self.says}"), ("what to do", self.advice)]
+        parts.append(("also with", _some(scenarios[1:], "; ")))
+        lines = [_wrapped(f"  {label:<11}", text) for label, text in parts if text]
+        return "\n".join([f"{_use(self.variants)}, {scenarios[0]}", *lines])
 
     def to_json(self) -> dict[str, Any]:
         """As data."""
@@ -147,20 +143,19 @@ class Verdict:
         return json.dumps(self.to_json(), indent=2)
 
     def _rests_on(self) -> str:
-        lines = []
         runs = sum(len(scenarios) for scenarios in self.tried.values())
         scenarios = list(dict.fromkeys(s for names in self.tried.values() for s in names))
-        lines.append(f"tried       {runs} checkpointed runs in {self.seconds:.1f} s: {'; '.join(scenarios)}")
-        for what, why in self.not_tried:
-            lines.append(f"not tried   {what}: {why}")
-        lines += [f"note        {note}" for note in self.notes]
+        parts = [("tried", f"{runs} checkpointed runs in {self.seconds:.1f} s: {'; '.join(scenarios)}")]
+        parts += [("not tried", f"{what}: {why}") for what, why in self.not_tried]
+        parts += [("note", note) for note in self.notes]
+        lines = [_wrapped(f"{label:<11}", text) for label, text in parts]
         if self.saved:
             plain = self.saved["plain"]
             saves = [f"{_bytes(n)} {name}" for name, n in self.saved.items() if name != "plain"]
             lines.append(f"saved       {_bytes(plain)} for the backward, plain; {', '.join(saves)}")
             if all(n >= plain for n in self.saved.values()):
-                lines.append("            checkpointing saves nothing: what it keeps is needed anyway")
-        lines += [f"not seen    {text}" for text in UNSEEN]
+                lines.append(" " * 12 + "checkpointing saves nothing: what it keeps is needed anyway")
+        lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
 
 
@@ -171,6 +166,17 @@ def _use(variants: list[str]) -> str:
     if "own" in variants:
         parts.append("as it checkpoints itself")
     return ", ".join(parts)
+
+
+def _wrapped(label: str, text: str) -> str:
+    return textwrap.fill(
+        text, 118, initial_indent=f"{label} ", subsequent_indent=" " * (len(label) + 1), break_long_words=False
+    )
+
+
+def _some(texts: list[str], comma: str) -> str:
+    rest = f" and {len(texts) - 3} more" if len(texts) > 4 else ""
+    return comma.join(texts[:3] if rest else texts) + rest
 
 
 def _bytes(n: int) -> str:

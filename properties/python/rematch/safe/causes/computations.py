@@ -18,6 +18,17 @@ NO_INPUT = Cause(
     "Use use_reentrant=False, or call requires_grad_() on the input "
     "(model.enable_input_require_grads() in Transformers).",
 )
+DETACHED_OUTPUT = Cause(
+    "detached-output",
+    "{name} does not require grad in the plain run, and does in a reentrant checkpoint, which marks all floating "
+    "outputs",
+    "Use use_reentrant=False, or detach() the output outside of the checkpoint once more.",
+)
+BACKWARD_WITHIN = Cause(
+    "backward-within",
+    "The forward differentiates by itself, which a reentrant forward cannot: it runs under no_grad",
+    "Use use_reentrant=False, or wrap that part in torch.enable_grad().",
+)
 NESTED_INPUT = Cause(
     "nested-input",
     "{name} is within a container: the reentrant variant gives gradients to tensors that are arguments themselves",
@@ -80,8 +91,8 @@ VIEW = Cause(
 )
 GRAPH_SHARED = Cause(
     "graph-shared",
-    "Two recomputations go back through one graph outside of them ({name}): a reentrant region uses a tensor that is no "
-    "argument of it",
+    "Two recomputations go back through one graph outside of them ({name}): a reentrant region uses a tensor that is "
+    "no argument of it",
     "Pass the tensor as an argument, or use use_reentrant=False.",
 )
 POLICY = Cause(
@@ -133,6 +144,16 @@ def _absent(evidence: Evidence) -> list[Change]:
 
 def _flags(evidence: Evidence) -> list[Change]:
     return [c for c in evidence.differences if c.kind == "flag"]
+
+
+def _detached_output(e: Evidence) -> str | None:
+    names = [c.name for c in _flags(e) if c.after and c.name.startswith("output")]
+    return names[0] if e.reentrant and names else None
+
+
+def _backward_within(e: Evidence) -> str | None:
+    refused = "does not require grad and does not have a grad_fn" in e.error
+    return "" if e.reentrant and refused and e.again is None else None
 
 
 def _nested_output(e: Evidence) -> str | None:
@@ -286,10 +307,12 @@ def _switch(e: Evidence) -> str | None:
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.right_without_policy else None),
+    (DETACHED_OUTPUT, _detached_output),
     (NESTED_OUTPUT, _nested_output),
     (SIDE_OUTPUT, _side_output),
     (NESTED_INPUT, _nested_input),
     (NO_INPUT, _no_input),
+    (BACKWARD_WITHIN, _backward_within),
     (POLICY, _text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
     (GRAPH_SHARED, _text("backward through the graph a second time", "after they have already been freed")),
     (VIEW, _text("is a view and is being modified", "view was created inside a custom Function")),
