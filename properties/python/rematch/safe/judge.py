@@ -190,7 +190,7 @@ class Judge:
             if not self._applies(scenario, variant):
                 continue
             seen = run(self._target, scenario, variant, seed)
-            units = COARSE if scenario.autocast and variant.reentrant else ROUNDING
+            units = COARSE if scenario.autocast and (variant.reentrant or variant.own) else ROUNDING
             self.verdict.regions = max(self.verdict.regions, seen.regions)
             if variant.own and not seen.regions:
                 what = "checkpoint() is called in training, and not here"
