@@ -2,9 +2,21 @@
 
 A subject runs the harness's cases on an implementation of activation checkpointing and writes down
 what it sees. Implement `Subject` and call `serve()`; `rematch.pytorch` does so for PyTorch.
+`rematch.safe` judges a module or a model, `rematch.observe()` counts what happens in one.
 """
+
+from typing import Any
 
 from rematch.protocol import Request, Subject, Unsupported, serve
 from rematch.record import Record
 
-__all__ = ["Record", "Request", "Subject", "Unsupported", "serve"]
+__all__ = ["Record", "Request", "Subject", "Unsupported", "observe", "serve"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loads PyTorch only for those who ask for it."""
+    if name == "observe":
+        from importlib import import_module
+
+        return import_module("rematch.observation").observe
+    raise AttributeError(f"module 'rematch' has no attribute {name!r}")

@@ -65,12 +65,20 @@ class ModelVerdict:
         verdicts = [self.own, *(block.verdict for block in self.blocks)]
         return [finding for verdict in verdicts if verdict is not None for finding in verdict.findings]
 
+    def headline(self) -> str:
+        """One line."""
+        if self.safe:
+            return f"{self.name} is safe to checkpoint as far as it was tried"
+        wrong = [f.cause.name for f in self.findings if not (f.remark or f.only_with)]
+        causes = ", ".join(dict.fromkeys(wrong))
+        return f"{self.name} is not safe to checkpoint ({causes})" if causes else f"{self.name} was not judged"
+
     def __str__(self) -> str:
         if self.own is None:
             head = f"{self.name}: its own checkpointing was not judged: {self.why_not}"
         else:
             head = f"{self.name}, {self.switch or 'as it checkpoints itself'}, off against on\n\n{self.own}"
-        parts = [head, self.table()]
+        parts = [self.headline(), head, self.table()]
         parts += [b.verdict.report() for b in self.blocks if b.verdict is not None and not b.verdict.safe]
         return "\n\n".join(parts)
 

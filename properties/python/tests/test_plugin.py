@@ -1,0 +1,66 @@
+"""The plugin of pytest judges a model without a test file."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+MODELS = """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Model(nn.Module):
+    def __init__(self, *block):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(4, 4), *block)
+    def forward(self, x, scale=1.0):
+        return checkpoint(self.block, x, use_reentrant=False) * scale
+
+def sound():
+    return Model(nn.Dropout(0.5)), (torch.ones(3, 4),), {"scale": 2.0}
+
+def unsound():
+    return Model(nn.BatchNorm1d(4)), (torch.randn(3, 4),), {}
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "models.py").write_text(MODELS, encoding="utf-8")
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), str(folder)])
+    command = [sys.executable, "-m", "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_sound_model_passes(tmp_path):
+    done = run(tmp_path, "--rematch-model", "models:sound")
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+def test_an_unsound_model_fails_with_the_report_and_nothing_of_our_source(tmp_path):
+    done = run(tmp_path, "--rematch-model", "models:unsound")
+    assert done.returncode == 1, done.stdout
+    assert "batch-norm: BatchNorm updates its running statistics once more" in done.stdout
+    assert "def runtest" not in done.stdout
+    (summary,) = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    assert "batch-norm" in summary
+
+
+def test_what_cannot_be_loaded_is_told(tmp_path):
+    done = run(tmp_path, "--rematch-model", "models:missing")
+    assert done.returncode == 1 and "models has no missing" in done.stdout
+
+
+def test_the_fixture_asserts(tmp_path):
+    (tmp_path / "test_mine.py").write_text(
+        "import torch\n\ndef test_block(checkpoint_safe):\n    checkpoint_safe(torch.nn.Linear(4, 4), torch.ones(3, 4))\n",
+        encoding="utf-8",
+    )
+    assert "1 passed" in run(tmp_path, "test_mine.py").stdout
