@@ -40,7 +40,7 @@ class _Models(pytest.Collector):
         self._what = what
 
     def collect(self) -> Iterator[pytest.Item]:
-        yield _Model.from_parent(self, name="is_safe_to_checkpoint", what=self._what)
+        yield _Model.from_parent(self, name="checkpoint", what=self._what)
 
 
 class _Unsafe(Exception):
@@ -63,7 +63,9 @@ class _Model(pytest.Item):
         model, args, kwargs = made if isinstance(made, tuple) else (made, (), {})
         verdict = judge_model(model, *args, kwargs=kwargs)
         if not verdict.safe:
-            raise _Unsafe(str(verdict))
+            # The first line is what the summary has room for.
+            causes = dict.fromkeys(finding.cause.name for finding in verdict.findings if not finding.remark)
+            raise _Unsafe(f"unsafe: {', '.join(causes) or 'nothing was judged'}\n\n{verdict}")
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         return str(excinfo.value) if isinstance(excinfo.value, _Unsafe) else super().repr_failure(excinfo, style)
