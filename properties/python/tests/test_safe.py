@@ -465,3 +465,15 @@ def test_a_context_that_the_caller_leaves_before_the_backward_can_be_asked_about
     assert judge(gate, X).safe
     verdict = judge(gate, X, within=Coarse)
     assert {finding.cause.name for finding in verdict.findings} == {"context-closed"}, verdict.report()
+
+
+def test_what_differs_in_the_last_half_of_a_double_is_seen():
+    class Drifts(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return (x * (1 + self.calls * 1e-9)).tanh()
+
+    verdict = judge(Drifts(), X.double(), variants="non_reentrant")
+    assert [finding.computed for finding in verdict.findings] == [True]

@@ -41,8 +41,9 @@ class Change:
 
 
 COARSE = 2 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
-"""So many units under autocast to bfloat16 and the reentrant variant: the inputs of its recomputation are leaves, of
-which autocast keeps one cast for all that use it, so that gradients are summed in bfloat16 there."""
+"""So many units of float32 under autocast to bfloat16 and the reentrant variant: the inputs of its
+recomputation are leaves, of which autocast keeps one cast for all that use it, so that gradients are
+summed in bfloat16 there."""
 
 
 def differences(
@@ -134,8 +135,10 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: float) ->
         apart = ~((a == b) | (a.isnan() & b.isnan()))
         if units:
             finite = a[a.isfinite()]
-            unit = torch.finfo(expected.dtype).eps * (finite.abs().max().item() if finite.numel() else 0)
-            apart &= ~((a - b).abs() <= units * unit)
+            largest = finite.abs().max().item() if finite.numel() else 0
+            own = min(units, ROUNDING) * torch.finfo(expected.dtype).eps
+            coarse = units * torch.finfo(torch.float32).eps if units > ROUNDING else 0
+            apart &= ~((a - b).abs() <= max(own, coarse) * largest)
     if not apart.any():
         return ""
     first = int(apart.nonzero()[0])

@@ -186,6 +186,8 @@ class Judge:
             return self.verdict.not_tried.append(
                 (scenario.name, f"fails without checkpointing, too: {plain.error[:200]}")
             )
+        if scenario.frozen and not any(plain.flags.values()):
+            return self.verdict.not_tried.append((scenario.name, "nothing is left that trains"))
         for variant in self._variants:
             if not self._applies(scenario, variant):
                 continue
