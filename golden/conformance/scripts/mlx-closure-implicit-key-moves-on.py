@@ -1,7 +1,7 @@
 # dropout-masks: A recomputation of a random layer draws what its forward drew, and every forward draws what the plain run drew.
 # at: step 0, microbatch 0, layer 0 (dropout), execution 1
-# expected: 1 element from offset 0, hash 0x94f6d9cdd1ea8248
-# got: 1 element from offset 0, hash 0x00e83d0a3f7519ad
+# expected: 1 element from offset 0, hash 0x00e83d0a3f7519ad
+# got: 1 element from offset 0, hash 0x94f6d9cdd1ea8248
 # mlx 0.32.4; run: python this_file.py
 import sys
 
@@ -22,7 +22,7 @@ def differentiate(objective, arguments, trained):
 
 
 x = mx.array(np.array([[0.1]], np.float32))
-target = mx.array(np.array([[0.30829012393951416]], np.float32))
+target = mx.array(np.array([[0.9805089235305786]], np.float32))
 
 
 def plain(x):

@@ -15,8 +15,8 @@ torch.use_deterministic_algorithms(True)  # memory that nobody wrote to is NaN
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[0.39]], requires_grad=True)
-    target = torch.tensor([[0.1]])
+    x = torch.tensor([[0.04]], requires_grad=True)
+    target = torch.tensor([[-0.9]])
 
     def segment_0_1(x):
         v0 = F.rrelu(x, training=True)

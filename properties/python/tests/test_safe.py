@@ -476,4 +476,4 @@ def test_what_differs_in_the_last_half_of_a_double_is_seen():
             return (x * (1 + self.calls * 1e-9)).tanh()
 
     verdict = judge(Drifts(), X.double(), variants="non_reentrant")
-    assert [finding.computed for finding in verdict.findings] == [True]
+    assert any(finding.computed for finding in verdict.findings), verdict.report()
