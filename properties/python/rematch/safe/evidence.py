@@ -20,7 +20,7 @@ from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, Extent, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, Extent, Leaf, State
 
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
@@ -79,6 +79,13 @@ class Fork:
     def same_inputs(self) -> bool:
         """The operator itself made something else of the same."""
         return self.same_operator and self.first.takes == self.again.takes  # type: ignore[union-attr]
+
+    @property
+    def of_others(self) -> bool:
+        """The same operator made the same kind of result of other operands."""
+        if self.first is None or self.again is None or not self.same_operator:
+            return False
+        return self.first.takes != self.again.takes and self.first.metadata == self.again.metadata
 
     @property
     def source(self) -> str:
@@ -210,7 +217,10 @@ class _Watch(Regions):
 
     def _leaves(self, arguments: State) -> dict[str, Leaf]:
         with _quiet():
-            passed = {n: Leaf(ARGUMENT, held.value, held.owner) for n, held in arguments.leaves(Digest).items()}
+            passed = arguments.leaves(Digest)
+            for name, held in passed.items():
+                if held.kind != GENERATOR:
+                    passed[name] = Leaf(ARGUMENT, held.value, held.owner)
             return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
 
 

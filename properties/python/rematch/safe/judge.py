@@ -162,6 +162,8 @@ class Judge:
             return "masks are drawn anew, as PyTorch documents"
         if not scenario.inputs_require_grad and not target.state.trainable():
             return "nothing else trains"
+        if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
+            return "the inputs that were handed over require grad"
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and len(target.state.trainable()) < 3:

@@ -47,8 +47,8 @@ class Target:
         self.state = State(self._roots())
         given = self._given()
         self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
-        asked = [name for name, t in given.items() if t.requires_grad]
-        self.grads = asked or self.floats
+        self.asked = [name for name, t in given.items() if t.requires_grad]
+        self.grads = self.asked or self.floats
         """The inputs that get gradients: those that require grad, all floating ones where none does."""
 
     @property
@@ -251,7 +251,8 @@ class _Step:
             grad = None if leaf.grad is None else copied(leaf.grad)
             seen.values[f"gradient of {name}{where}"] = Leaf(GRADIENT, grad)
         for name, held in passed.leaves(copied).items():
-            seen.values[name + where] = Leaf(ARGUMENT, held.value, held.owner)
+            kind = held.kind if held.kind == GENERATOR else ARGUMENT
+            seen.values[name + where] = Leaf(kind, held.value, held.owner)
 
     def _backward(self, returned: Any, outputs: Mapping[str, Tensor], beside: Mapping[str, Tensor]) -> None:
         losses = [_weighted(list(outputs.values()))]

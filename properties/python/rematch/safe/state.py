@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import pickle
@@ -286,7 +287,7 @@ def _is_object(value: Any) -> bool:
     """Whether this is an object of a class that is not a library's: its attributes are looked into."""
     if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, nn.Module, Tensor, BaseException)):
         return False
-    if isinstance(value, threading.local):
+    if isinstance(value, (threading.local, types.SimpleNamespace, argparse.Namespace)):
         return True
     return not is_library(type(value).__module__) and not callable(getattr(value, "__wrapped__", None))
 

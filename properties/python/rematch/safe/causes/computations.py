@@ -147,6 +147,8 @@ def _flags(evidence: Evidence) -> list[Change]:
 
 
 def _detached_output(e: Evidence) -> str | None:
+    if "none of output has requires_grad=True" in e.error:
+        return "The output"
     names = [c.name for c in _flags(e) if c.after and c.name.startswith("output")]
     return names[0] if e.reentrant and names else None
 
@@ -270,6 +272,8 @@ def _modes_differ(e: Evidence) -> bool:
 
 
 def _fast_path(e: Evidence) -> str | None:
+    if e.fork is None and e.reentrant and e.again is None and e.forward is not None:
+        return next((str(op) for op in e.forward.ops if any(word in op.name for word in _FAST)), None)
     if not _modes_differ(e) or e.fork is None:
         return None
     op = e.fork.first or e.fork.again
@@ -297,7 +301,10 @@ def _kernel_by_mode(e: Evidence) -> str | None:
 
 
 def _grad_mode(e: Evidence) -> str | None:
-    return str(e.fork) if _modes_differ(e) else None
+    """Another operator runs. The same one with other operands has them from elsewhere."""
+    if not _modes_differ(e) or e.fork is None or e.fork.of_others:
+        return None
+    return str(e.fork)
 
 
 def _switch(e: Evidence) -> str | None:
