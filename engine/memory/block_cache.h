@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 namespace rematch {
@@ -40,10 +41,15 @@ class BlockCache {
   }
 
   /// Whether the block was kept; if not it is still the caller's.
-  bool keep(SizeClass c, void* block) {
+  bool keep(SizeClass c, void* block) noexcept {
     if (c.bytes > limit_ - bytes_) return false;
-    if (c.index >= blocks_.size()) blocks_.resize(c.index + 1);
-    blocks_[c.index].push_back(block);
+    try {
+      if (c.index >= blocks_.size()) blocks_.resize(c.index + 1);
+      blocks_[c.index].push_back(block);
+    } catch (const std::bad_alloc&) {
+      // There is no memory to note it.
+      return false;
+    }
     bytes_ += c.bytes;
     return true;
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -110,15 +112,21 @@ Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& li
     ForwardRun* forward;
     int layer;
     std::int64_t entered;
-    ~Restore() {
-      ForwardRun& ran = *model.current_forward_;
-      if (ran.watched) {
-        const int executions = ran.executions[static_cast<std::size_t>(model.current_layer_)];
-        model.note_event(Event::layer, ran, model.current_layer_, executions - 1, entered);
-      }
+    int exceptions = std::uncaught_exceptions();
+    /// Throws std::bad_alloc where there is no memory for the reading, unless another exception is
+    /// under way, which says more.
+    ~Restore() noexcept(false) {
+      const ForwardRun& ran = *model.current_forward_;
+      const int ended = std::exchange(model.current_layer_, layer);
       model.current_forward_ = forward;
-      model.current_layer_ = layer;
       if (model.request_.timeline) model.enter_phase(model.phase_);
+      if (!ran.watched) return;
+      try {
+        const int executions = ran.executions[static_cast<std::size_t>(ended)];
+        model.note_event(Event::layer, ran, ended, executions - 1, entered);
+      } catch (const std::bad_alloc&) {
+        if (std::uncaught_exceptions() == exceptions) throw;
+      }
     }
   } restore{*this, outer_forward, outer_layer, ambient().ledger->live()};
   const bool first = forward.executions[index]++ == 0;
