@@ -264,6 +264,9 @@ class Judge:
         self.verdict.findings.append(finding)
 
     def _accepted(self, change: Change) -> bool:
+        if self._target.switch is not None and change.kind == "flag" and change.after:
+            # Switches make embeddings require grad, for the reentrant variant.
+            return True
         if self._target.switch is not None and change.before is None and change.kind == ATTRIBUTE:
             # What the code behind the switch notes for itself.
             return True
