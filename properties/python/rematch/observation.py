@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.safe.regions import Region, Regions, told
+from rematch.safe.run import counting_saved
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,7 @@ def observe(model: nn.Module) -> Iterator[Observation]:
     """
     names = {module: name for name, module in model.named_modules()}
     seen, counts = Observation(tuple(names.values())), _Counts()
-    own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     saved: dict[int, int] = {}
-    alive: list[Tensor] = []
     modules: list[str] = []
 
     def enter(module: nn.Module, args: Any) -> None:
@@ -103,18 +101,10 @@ def observe(model: nn.Module) -> Iterator[Observation]:
     def leave(*_: Any) -> None:
         modules.pop()
 
-    def pack(t: Tensor) -> Tensor:
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
-            # What is freed gives its address to others.
-            alive.append(t)
-        return t
-
     hooks = [m.register_forward_pre_hook(enter) for m in names]
     hooks += [m.register_forward_hook(leave, always_call=True) for m in names]
     try:
-        with told(counts), saved_tensors_hooks(pack, lambda t: t), _Draws(seen, counts, modules):
+        with told(counts), counting_saved(saved, [model]), _Draws(seen, counts, modules):
             yield seen
     finally:
         for hook in hooks:

@@ -7,6 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import planted  # noqa: E402
+import planted_computations  # noqa: E402, F401
+import planted_states  # noqa: E402, F401
 import sound  # noqa: E402
 
 from rematch.safe import judge  # noqa: E402

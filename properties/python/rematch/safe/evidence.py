@@ -146,11 +146,6 @@ class Evidence:
         return changes(self.forward.entry, self.again.entry)
 
     @property
-    def rewritten(self) -> list[Change]:
-        """What the recomputation changed."""
-        return [] if self.again is None else _kept(changes(self.again.entry, self.again.exit))
-
-    @property
     def written(self) -> list[Change]:
         """What the forward changed."""
         return [] if self.forward is None else _kept(changes(self.forward.entry, self.forward.exit))

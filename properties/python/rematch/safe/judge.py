@@ -21,7 +21,7 @@ from rematch.safe.evidence import watch
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Scenario, Variant, has_mode
 from rematch.safe.state import ATTRIBUTE
-from rematch.safe.switch import flag_switch, flags_that_are_on
+from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.verdict import Finding, Verdict
 
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
@@ -110,7 +110,7 @@ class Judge:
         if target.switch is not None:
             self._leave_out_switch()
         for change in apart:
-            self.verdict.not_tried.append((change.name, "two plain runs leave it different"))
+            self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
         return plain
 
     def _find_switch(self) -> None:
@@ -124,6 +124,14 @@ class Judge:
             target.switch = lambda function, on, turn=switch.turn: None if on else turn(function, False)
             plain = run(target, FIRST, None, self._seed)
             if not plain.regions and not plain.error:
+                if not is_named_after_checkpointing(name) and differences(self._plain_run(FIRST, self._seed), plain):
+                    why = (
+                        f"without the attribute {name} it does not, and computes something else; if that is the switch"
+                    )
+                    self.verdict.not_tried.append(
+                        (f"turning its own checkpointing off by {name}", f"{why}, give switch=")
+                    )
+                    continue
                 self._plain.clear()
                 self._leave_out_switch()
                 self.verdict.notes.append(
@@ -167,10 +175,10 @@ class Judge:
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and len(target.state.trainable()) < 3:
-            return "it has less than three parameters"
+            return "it has fewer than three parameters"
         modules = target.state.modules().values()
         if scenario.eval_parts and not any(has_mode(m) and m.training for m in modules):
-            return "there are none in training mode"
+            return "it has none in training mode"
         if not scenario.train and not any(m.training for m in modules):
             return "it is in evaluation mode already"
         return ""
@@ -189,15 +197,15 @@ class Judge:
                 (scenario.name, f"fails without checkpointing, too: {plain.error[:200]}")
             )
         if scenario.frozen and not any(plain.flags.values()):
-            return self.verdict.not_tried.append((scenario.name, "nothing is left that trains"))
+            return self.verdict.not_tried.append((scenario.name, "no parameter that is left trains"))
         for variant in self._variants:
             if not self._applies(scenario, variant):
                 continue
             seen = run(self._target, scenario, variant, seed)
-            units = COARSE if scenario.autocast and (variant.reentrant or variant.own) else ROUNDING
+            units = COARSE if scenario.autocast and seen.reentrant else ROUNDING
             self.verdict.regions = max(self.verdict.regions, seen.regions)
             if variant.own and not seen.regions:
-                what = "checkpoint() is called in training, and not here"
+                what = "checkpoint() is called in training mode only"
                 self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
@@ -299,7 +307,7 @@ class Judge:
             run(self._target, FIRST, OWN, self._seed, wrapped)
             missed = [name for name in repeated_children(model) if name not in wrapped.names]
             if wrapped.names and missed:
-                what = f"checkpoint() gets {_list(wrapped.names)} alone"
+                what = f"only {_list(wrapped.names)} are checkpointed"
                 self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
         saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
         for variant in self._variants:

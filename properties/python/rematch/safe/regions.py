@@ -40,6 +40,7 @@ class Regions:
 
     def __init__(self) -> None:
         self.count = 0
+        self.reentrant = False
 
     def begin(self, region: Region, recomputes: bool) -> Any:
         """A region begins to run. What is returned is given to end()."""
@@ -97,6 +98,7 @@ def told(regions: Regions) -> Iterator[Regions]:
         @staticmethod
         def apply(function: Any, preserve: bool, *args: Any) -> Any:
             region = Region(regions.count, function, True, args, {})
+            regions.reentrant = True
             return real_function.apply(listening(region), preserve, *args)
 
     def around(real: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -121,6 +121,8 @@ class Seen:
     failure: BaseException | None = None
     regions: int = 0
     """Calls of checkpoint()."""
+    reentrant: bool = False
+    """One of them had use_reentrant=True."""
     saved: int = 0
     """Bytes that autograd kept for the backward beside parameters and buffers; only where asked for."""
 
@@ -196,7 +198,7 @@ def run(
         with told as calls, calls.attached(), ExitStack() as stack:
             if variant is not None and not scenario.early_stop:
                 stack.enter_context(set_checkpoint_early_stop(False))
-            step = _Step(target, scenario, variant, seen, stack)
+            step = _Step(target, scenario, variant, seen)
             for number in range(scenario.steps * scenario.microbatches):
                 step.once(number, modules if count_saved else None)
                 if scenario.steps > 1:
@@ -204,7 +206,7 @@ def run(
     except Exception as error:
         seen.error = f"{type(error).__name__}: {error}"
         seen.failure = error
-    seen.regions = calls.count
+    seen.regions, seen.reentrant = calls.count, calls.reentrant
     for name, parameter in trained.items():
         seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
     seen.values.update(target.state.all_leaves(copied))
@@ -215,9 +217,8 @@ def run(
 class _Step:
     """Forwards and backwards of a run."""
 
-    def __init__(self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen, stack: Any) -> None:
+    def __init__(self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen) -> None:
         self._target, self._scenario, self._variant, self._seen = target, scenario, variant, seen
-        self._stack = stack
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
         """A forward and its backward, or, where the scenario says so, a forward alone."""
@@ -230,7 +231,7 @@ class _Step:
             with scenario.ambient(_device(args, kwargs)):
                 self._call(extra[0], extra[1])
         saved: dict[int, int] = {}
-        count = nullcontext() if counted is None else _counting(saved, counted)
+        count = nullcontext() if counted is None else counting_saved(saved, counted.values())
         with scenario.ambient(_device(args, kwargs)), target.within(), count:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
@@ -320,9 +321,11 @@ def _update(parameters: Any) -> None:
 
 
 @contextmanager
-def _counting(saved: dict[int, int], modules: Mapping[str, nn.Module]) -> Iterator[None]:
-    """Bytes of the storages that autograd keeps, parameters and buffers left out."""
-    own = {t.untyped_storage().data_ptr() for m in modules.values() for t in (*m.parameters(), *m.buffers())}
+def counting_saved(saved: dict[int, int], modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Within, `saved` gets the bytes of each storage that autograd keeps, by address; those of parameters and
+    buffers of `modules` are left out."""
+    own = {t.untyped_storage().data_ptr() for m in modules for t in (*m.parameters(), *m.buffers())}
+    # What is freed gives its address to others.
     alive = []
 
     def pack(t: Tensor) -> Tensor:
@@ -334,6 +337,3 @@ def _counting(saved: dict[int, int], modules: Mapping[str, nn.Module]) -> Iterat
 
     with saved_tensors_hooks(pack, lambda t: t):
         yield
-
-
-Context = AbstractContextManager[Any]

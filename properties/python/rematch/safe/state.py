@@ -225,7 +225,9 @@ class State:
             return
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = content_of(cell)
-            if not isinstance(value, type):
+            if isinstance(value, type):
+                yield from self._of_class(value)
+            else:
                 yield _Node(variable, CLOSURE, value, "")
         for key, part in function.__dict__.items():
             if _is_state(part) or callable(part):

@@ -15,7 +15,7 @@ _METHODS = (
 """Of transformers and of diffusers."""
 _SETTERS = ("set_grad_checkpointing", "set_gradient_checkpointing")
 """Of timm, and of older releases of others."""
-_WORDS = ("checkpoint", "ckpt")
+_WORDS = ("checkpoint", "ckpt", "remat", "recompute", "switch")
 _MOST_FLAGS = 16
 
 
@@ -35,7 +35,7 @@ def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | 
     for name in _SETTERS:
         if callable(getattr(model, name, None)):
             return Switch(f"{name}()", lambda m, to, name=name: getattr(m, name)(to))
-    flags = [name for name in _flags(model) if any(word in name for word in _WORDS)]
+    flags = [name for name in _flags(model) if is_named_after_checkpointing(name)]
     return flag_switch(flags[0]) if flags else None
 
 
@@ -55,7 +55,12 @@ def _methods(on: str, off: str, options: dict[str, Any] | None) -> Switch:
 def flags_that_are_on(model: Any) -> Sequence[str]:
     """Names of the flags of a model's modules that are on: one of them may be the switch."""
     on = [name for name, value in _flags(model).items() if value]
-    return sorted(on, key=lambda name: not any(word in name for word in _WORDS))[:_MOST_FLAGS]
+    return sorted(on, key=lambda name: not is_named_after_checkpointing(name))[:_MOST_FLAGS]
+
+
+def is_named_after_checkpointing(flag: str) -> bool:
+    """Whether the name of a flag says that it turns checkpointing on."""
+    return any(word in flag for word in _WORDS)
 
 
 def flag_switch(name: str) -> Switch:

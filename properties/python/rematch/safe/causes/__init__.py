@@ -7,7 +7,18 @@ from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
 from rematch.safe.evidence import Evidence
 from rematch.safe.run import GRADIENT, OUTPUT
-from rematch.safe.state import PARAMETER
+from rematch.safe.state import (
+    ARGUMENT,
+    ATTRIBUTE,
+    BUFFER,
+    CLASS,
+    CLOSURE,
+    ENVIRONMENT,
+    GENERATOR,
+    GLOBAL,
+    MODE,
+    PARAMETER,
+)
 
 __all__ = ["CAUSES", "COMPUTED", "OF_COMPUTATIONS", "Cause", "Diagnosis", "diagnose"]
 
@@ -86,11 +97,28 @@ def _write(change: Change, evidence: Evidence) -> str:
     return ""
 
 
+_LOOKED_AT = {
+    "random states": (GENERATOR,),
+    "parameters": (PARAMETER,),
+    "buffers": (BUFFER,),
+    "attributes": (ATTRIBUTE, CLASS),
+    "globals and closures": (GLOBAL, CLOSURE),
+    "arguments": (ARGUMENT,),
+    "modes": (MODE,),
+    "the environment": (ENVIRONMENT,),
+}
+
+
 def ruled_out(evidence: Evidence) -> str:
-    """What the recomputation found as its forward did."""
+    """What the recomputation found unchanged since its forward, and what it found changed."""
     if evidence.again is None:
         return "no region was recomputed"
-    same = ["random states", "buffers and parameters", "attributes, globals and closures", "modes and contexts"]
-    return (
-        f"{since(evidence) or 'all operators compute the same'}; the recomputation found {', '.join(same)} as they were"
-    )
+    changed = {change.kind: change.name for change in evidence.entered}
+    same = [name for name, kinds in _LOOKED_AT.items() if not changed.keys() & set(kinds)]
+    texts = [since(evidence) or "the same operators compute the same values"]
+    texts.append(f"unchanged when the recomputation began: {', '.join(same)}")
+    if changed:
+        texts.append(f"changed: {', '.join(sorted(changed.values()))}")
+    modes = [name for name in evidence.ambient if name != "grad mode"]
+    texts.append(f"other modes of PyTorch: {', '.join(modes) or 'none'}")
+    return "; ".join(texts)

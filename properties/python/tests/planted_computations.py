@@ -1,0 +1,233 @@
+"""Modules whose recomputation computes something else, or whose region gets no gradient."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from planted import INPUTS, Inner, planted
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+
+@planted("cache-filled")
+class Remembers(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = None
+
+    def forward(self, x):
+        if self.known is None:
+            self.known = self.inner(x).detach().exp()
+        return self.inner(x).tanh() * self.known
+
+
+@planted("no-input-requires-grad")
+def embedding() -> Any:
+    return nn.Embedding(5, 3)
+
+
+INPUTS["embedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
+
+
+@planted("nested-output")
+class ReturnsDict(Inner):
+    def forward(self, x):
+        return {"hidden": self.inner(x).tanh()}
+
+
+@planted("nested-output")
+class ReturnsMixed(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        return y, {"aux": y.square().mean()}
+
+
+@planted("nested-input")
+class TakesDict(Inner):
+    def forward(self, x, more):
+        return self.inner(x) + more["bias"].sin()
+
+
+INPUTS["TakesDict"] = lambda: ((torch.randn(3, 4), {"bias": torch.randn(3, 4, requires_grad=True)}), {})
+
+
+@planted("side-output")
+class AuxiliaryLoss(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        self.loss = y.square().mean()
+        return y
+
+
+@planted("grad-mode")
+class AsksGradMode(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        return y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()
+
+
+@planted("fast-path")
+def fast_path() -> Any:
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    return layer.eval().half().float()
+
+
+INPUTS["fast_path"] = lambda: ((torch.randn(2, 5, 8) * 100,), {})
+
+
+@planted("context-closed")
+def default_dtype() -> Any:
+    layer = nn.Linear(4, 4)
+
+    def block(x):
+        return layer(x) * torch.full((4,), 0.1)
+
+    def model(x):
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            return checkpoint(block, x, use_reentrant=False)
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    return model
+
+
+@planted("rng-not-preserved")
+def not_preserved() -> Any:
+    layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh())
+    return lambda x: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
+
+
+@planted("saved-before-filled")
+def rrelu() -> Any:
+    return nn.Sequential(nn.Linear(4, 64), nn.RReLU())
+
+
+@planted("switch-changes-more")
+class SwitchesPrefix(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradient_checkpointing = True
+
+    def forward(self, x):
+        if self.gradient_checkpointing:
+            return checkpoint(self.inner, x * 1.5, use_reentrant=False)
+        return self.inner(x)
+
+
+@planted("not-checkpointed")
+class OnlyInTraining(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradient_checkpointing = True
+
+    def forward(self, x):
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(self.inner, x, use_reentrant=False)
+        return self.inner(x)
+
+
+@planted("switch-drops-output")
+class DropsCache(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gradient_checkpointing = True
+
+    def forward(self, x):
+        if self.gradient_checkpointing:
+            return {"y": checkpoint(self.inner, x, use_reentrant=False)}
+        return {"y": self.inner(x), "cache": x.detach() * 2}
+
+
+class Tagged(torch.Tensor):
+    """Doubles every product that one of its kind takes part in."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        out = super().__torch_function__(func, types, args, kwargs or {})
+        if func in (torch.mul, torch.Tensor.mul, torch.Tensor.__mul__):
+            with torch._C.DisableTorchFunctionSubclass():
+                out = (out + out).as_subclass(cls)
+        return out
+
+
+@planted("subclass")
+class Multiplies(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([1.0, -2.0]))
+
+    def forward(self, x):
+        return (x * self.w).sin()
+
+
+INPUTS["Multiplies"] = lambda: ((torch.tensor([0.3, 0.5]).as_subclass(Tagged),), {})
+
+
+@planted("kept-then-written")
+def recurrent() -> Any:
+    return nn.GRU(8, 4)
+
+
+INPUTS["recurrent"] = lambda: ((torch.randn(2, 5, 8),), {})
+
+
+@planted("graph-shared")
+class ClosesOverHidden(Inner):
+    def forward(self, x):
+        x = self.inner(x)
+        hidden = x.exp()
+        for _ in range(2):
+            x = checkpoint(lambda y: (y * hidden).tanh(), x, use_reentrant=True)
+        return x
+
+
+@planted("grad-mode")
+class HooksTensor(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        y.register_hook(lambda gradient: gradient * 2)
+        return y.tanh()
+
+
+@planted("written-in-place")
+class WritesAfterwards(Inner):
+    def forward(self, x):
+        x = self.inner(x)
+        y = checkpoint(lambda z: z.tanh().exp(), x, use_reentrant=False)
+        x.add_(1)
+        return y
+
+
+@planted("view-written")
+class WritesToView(Inner):
+    def forward(self, x):
+        y = checkpoint(lambda z: z.view(-1), self.inner(x), use_reentrant=True)
+        return y.mul_(2)
+
+
+@planted("policy")
+class KeepsWhatIsWritten(Inner):
+    def forward(self, x):
+        def policy(context, op, *args, **kwargs):
+            return CheckpointPolicy.MUST_SAVE
+
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
+
+
+@planted("detached-output")
+class ReturnsDetached(Inner):
+    def forward(self, x):
+        y = self.inner(x)
+        return y, y.detach().exp()
+
+
+@planted("backward-within")
+class Force(Inner):
+    def forward(self, x):
+        energy = self.inner(x).square().sum()
+        (force,) = torch.autograd.grad(energy, x, create_graph=True)
+        return force
