@@ -62,6 +62,7 @@ std::string hunt_of(const CheckArguments& a, const HuntOptions& o) {
   hunt["laws"] = a.laws.named;
   hunt["without"] = a.laws.without;
   hunt["limit"] = a.subject.limit;
+  hunt["python"] = a.subject.python;
   hunt["profile"] = a.subject.profile;
   hunt["known"] = nlohmann::json::array();
   for (const KnownDivergence& entry : o.profile.entries()) hunt["known"].push_back(entry.id);
@@ -91,6 +92,7 @@ CheckArguments arguments_of_hunt(const std::string& hunt) {
     told.at("laws").get_to(a.laws.named);
     told.at("without").get_to(a.laws.without);
     told.at("limit").get_to(a.subject.limit);
+    told.at("python").get_to(a.subject.python);
     told.at("profile").get_to(a.subject.profile);
   } catch (const nlohmann::json::exception& error) {
     throw UsageError(fmt::format("the results are of no hunt that can be read: {}", error.what()));

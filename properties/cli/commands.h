@@ -89,6 +89,7 @@ struct SubjectChoice {
   std::string name = default_subject();
   std::string device = "cpu";
   std::string limit;
+  std::string python;
   std::string profile;
 
   /// Returns the option that names the subject.

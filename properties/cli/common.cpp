@@ -147,6 +147,9 @@ Option SubjectChoice::add_options(Command& command) {
       "--subject", name, "NAME",
       "Implementation to test: one that `rematch subjects` lists, a checkpoint() function of your "
       "own for PyTorch (mine.py:FUNCTION), or a command in quotes");
+  command.add("--python", python, "PATH",
+              "Python that runs a framework or mine.py:FUNCTION (default: the one that `ci/setup "
+              "--frameworks` made, or python3 if it has the framework)");
   command.add("--device", device, "DEVICE", "Device that the engine runs on: cpu or cuda");
   command.add(
       "--limit", limit, "TIME",
@@ -194,13 +197,18 @@ std::unique_ptr<Subject> SubjectChoice::make() const {
     throw UsageError(
         fmt::format("--limit has no effect on {}: it runs in this process on the CPU", name));
   }
-  return make_subject(name, device_named(device), limits());
+  if (!python.empty() && !framework_command(name, python)) {
+    throw UsageError(fmt::format(
+        "--python has no effect on {}: it is for frameworks and mine.py:FUNCTION", name));
+  }
+  return make_subject(name, device_named(device), limits(), python);
 }
 
 std::string SubjectChoice::options() const {
   std::string text;
   if (name != default_subject()) text += " --subject " + shell_word(name);
   if (!limit.empty()) text += " --limit " + shell_word(limit);
+  if (!python.empty()) text += " --python " + shell_word(python);
   if (device != "cpu") text += " --device " + shell_word(device);
   if (!profile.empty()) text += " --profile " + shell_word(profile);
   return text;

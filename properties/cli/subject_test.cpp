@@ -191,9 +191,34 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   refused("'no-such-program at all'", "exit status 127");
   refused("nobody", "no subject is named \"nobody\" (`rematch subjects` lists them; a command");
   refused("pytorch:both", "no subject is named \"pytorch:both\"");
-  refused("pytorch:fsdp", "ci/setup --frameworks pytorch`, or name yours in REMATCH_PYTHON_PYTORCH",
-          "env -u REMATCH_PYTHON XDG_CACHE_HOME=/none ");
+  refused("mine.py", "FILE.py:FUNCTION, such as mine.py:my_checkpoint");
+  refused("engine --python python3", "--python has no effect on engine");
+  refused("mine.py:f --python /nothing", "subject \"mine.py:f\" cannot be judged");
+  refused("'echo No module named torch >&2; false'",
+          "The Python of this command has no module torch");
   CHECK(run("serve", folder.path()).status == 2);
+}
+
+TEST_CASE("a framework is run by python3 of the PATH if that has it and ci/setup made none") {
+  const ScratchFolder folder;
+  const std::string without =
+      "env -u REMATCH_PYTHON -u REMATCH_PYTHON_PYTORCH XDG_CACHE_HOME=/none ";
+  const auto judged_by = [&](const std::string& has) {
+    folder.write("bin/python3",
+                 "#!/bin/sh\n[ \"$1\" = -m ] && echo I run \"$@\" && exit 3\necho " + has + "\n");
+    fs::permissions(folder.path() / "bin/python3", fs::perms::owner_all);
+    const std::string path = "PATH='" + (folder.path() / "bin").string() + "':$PATH ";
+    const Outcome o =
+        run("check --cases 9 --subject 'mine.py:f --defaults'", folder.path(), without + path);
+    CHECK(o.status == 2);
+    return o.out;
+  };
+  CHECK(contains(judged_by("flax torch"), "I run -m rematch mine.py:f --defaults"));
+  const std::string nowhere = judged_by("flax");
+  INFO(nowhere);
+  CHECK(contains(nowhere,
+                 "ci/setup --frameworks pytorch`, or name yours with --python or in "
+                 "REMATCH_PYTHON_PYTORCH"));
 }
 
 TEST_CASE("a JUnit report has a test for each law, and fails where a law is violated") {

@@ -34,9 +34,10 @@ const Json& need_object(JsonFields& fields, const char* name) {
   return value;
 }
 
-/// Only the variables of an environment matter here: ci/maintain/frameworks reads the rest.
-Variables read_variables(const Json& environment, const std::string& path) {
+/// The rest of an environment is read by ci/maintain/frameworks.
+Variables read_environment(const Json& environment, const std::string& path, std::string& module) {
   JsonFields fields(kFrameworks, environment, path);
+  fields.read("module", module, kLongestFrameworksText);
   Variables variables;
   const Json* list = fields.find("variables");
   if (list == nullptr) return variables;
@@ -78,6 +79,43 @@ std::optional<std::string> variable(const std::string& name) {
   return value;
 }
 
+constexpr const char* kPythonOfPath = "python3";
+
+/// Asks a Python which of the modules that it is given it has, beside NumPy; one line.
+constexpr const char* kFindModules = R"(
+import sys
+from importlib.util import find_spec
+def has(module):
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
+print(*[module for module in sys.argv[1:] if has("numpy") and has(module)]))";
+
+/// Whether `python3` of the PATH has the framework of the environment. It is asked once, for all
+/// environments, since it may take a second to start.
+bool python_of_path_has(const std::string& environment) {
+  static const std::string found = [] {
+    std::string command =
+        fmt::format("{} -c {}", kPythonOfPath, shell_word(std::string(kFindModules)));
+    for (const auto& [name, module] : known_frameworks().modules) {
+      command += " " + shell_word(module);
+    }
+    try {
+      // The request is empty, and has to be read before it is answered.
+      ChildProcess python("read -r request <&3; exec " + command + " >&4");
+      constexpr ChildProcess::Seconds kLimit(20);
+      return fmt::format(" {} ", python.exchange("", kLimit, "finding frameworks"));
+    } catch (const ProcessFailure&) {
+      // There is no such Python.
+      return std::string();
+    }
+  }();
+  const auto module = known_frameworks().modules.find(environment);
+  return module != known_frameworks().modules.end() &&
+         found.find(" " + module->second + " ") != std::string::npos;
+}
+
 fs::path python_of(const std::string& environment) {
   if (const auto chosen = variable(python_variable(environment))) return *chosen;
   if (const auto chosen = variable("REMATCH_PYTHON")) return *chosen;
@@ -98,20 +136,49 @@ fs::path python_of(const std::string& environment) {
         environment, environment));
   }
   if (fs::exists(python, ignored)) return python;
+  if (python_of_path_has(environment)) return kPythonOfPath;
   throw std::invalid_argument(fmt::format(
-      "[subject] {0}: no Python with it was found at {1}; make one with `ci/setup --frameworks "
-      "{0}`, or name yours in {2}",
-      environment, python.string(), python_variable(environment)));
+      "[subject] {0}: no Python with it was found, neither at {1} nor as `{3}`; make one with "
+      "`ci/setup --frameworks {0}`, or name yours with --python or in {2}",
+      environment, python.string(), python_variable(environment), kPythonOfPath));
 }
 
 /// The framework whose adapter runs checkpoint() functions that users wrote.
 constexpr std::string_view kOwnFunctions = "pytorch";
 
-/// "mine.py:my_checkpoint".
-bool is_own_function(std::string_view name) {
-  const std::size_t at = name.rfind(".py:");
-  return at != std::string_view::npos && at + 4 < name.size() &&
-         name.find(' ') == std::string_view::npos;
+/// A subject that Python runs, as it was named.
+struct Named {
+  /// In known_frameworks().
+  std::map<std::string, Frameworks::Subject, std::less<>>::const_iterator subject;
+  /// "mine.py:my_checkpoint"; empty for a framework.
+  std::string function;
+  /// " --layers layers.py:LAYERS"
+  std::string_view options;
+};
+
+/// What the text begins with if that is the place of a function, "mine.py:my_checkpoint"; empty if
+/// not. Blanks are part of a file's name where there is such a file.
+std::string_view own_function(std::string_view text) {
+  constexpr std::string_view kScript = ".py:";
+  for (std::size_t at = 0; (at = text.find(kScript, at)) != std::string_view::npos; ++at) {
+    const std::string_view function = text.substr(0, text.find(' ', at));
+    const std::string_view file = text.substr(0, at + kScript.size() - 1);
+    if (function.size() == file.size() + 1) continue;
+    std::error_code ignored;
+    if (file.find(' ') == std::string_view::npos || fs::is_regular_file(file, ignored)) {
+      return function;
+    }
+  }
+  return {};
+}
+
+std::optional<Named> named(std::string_view name) {
+  const auto& subjects = known_frameworks().subjects;
+  const std::string_view function = own_function(name);
+  const std::string_view first = function.empty() ? name.substr(0, name.find(' ')) : function;
+  const auto subject = subjects.find(function.empty() ? first : kOwnFunctions);
+  if (subject == subjects.end()) return std::nullopt;
+  return Named{subject, std::string(function), name.substr(first.size())};
 }
 
 }  // namespace
@@ -129,6 +196,7 @@ std::optional<fs::path> beside_program(std::string_view installed, std::string_v
 
 Frameworks load_frameworks(const fs::path& folder) {
   std::map<fs::path, Json> files;
+  Frameworks frameworks;
   std::map<std::string, Variables> environments;
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path file = entry.path() / "framework.json";
@@ -141,12 +209,12 @@ Frameworks load_frameworks(const fs::path& folder) {
       fields.need_version("format", 1);
       if (fields.find("environments") == nullptr) return;
       for (const auto& [name, environment] : need_object(fields, "environments").items()) {
-        environments[name] = read_variables(environment, "environments." + name);
+        environments[name] =
+            read_environment(environment, "environments." + name, frameworks.modules[name]);
       }
     });
   }
   // An environment may be that of another framework.
-  Frameworks frameworks;
   for (const auto& [file, json] : files) {
     in_file(file, [&, &file = file, &json = json] {
       JsonFields fields(kFrameworks, json, "");
@@ -179,12 +247,10 @@ std::string python_variable(std::string_view environment) {
   return name;
 }
 
-std::optional<std::string> framework_command(std::string_view name) {
-  const bool is_own = is_own_function(name);
-  const auto found = known_frameworks().subjects.find(is_own ? kOwnFunctions : name);
-  if (found == known_frameworks().subjects.end()) return std::nullopt;
-  Frameworks::Subject subject = found->second;
-  if (is_own) subject.arguments = shell_word(std::string(name));
+std::optional<std::string> framework_command(std::string_view name, const std::string& python) {
+  const std::optional<Named> found = named(name);
+  if (!found) return std::nullopt;
+  const Frameworks::Subject& subject = found->subject->second;
   std::string command;
   for (const auto& [variable, value] : subject.variables) {
     command += fmt::format("{}={} ", variable, shell_word(value));
@@ -193,21 +259,40 @@ std::optional<std::string> framework_command(std::string_view name) {
     command +=
         fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", shell_word(package->string()));
   }
-  return fmt::format("{}exec {} -m rematch {}", command,
-                     shell_word(python_of(subject.environment).string()), subject.arguments);
+  return fmt::format("{}exec {} -m rematch {}{}", command,
+                     shell_word(python.empty() ? python_of(subject.environment).string() : python),
+                     found->function.empty() ? subject.arguments : shell_word(found->function),
+                     found->options);
+}
+
+std::string advice_for(std::string_view name, std::string_view printed) {
+  constexpr std::string_view kLacks = "No module named ";
+  const std::size_t at = printed.find(kLacks);
+  if (at == std::string_view::npos) return {};
+  std::string_view module = printed.substr(at + kLacks.size());
+  module = module.substr(0, module.find('\n'));
+  if (named(name)) {
+    return fmt::format(
+        "This Python has no module {}: install it there, or name another Python with --python",
+        module);
+  }
+  return fmt::format(
+      "The Python of this command has no module {}. A framework, or mine.py:FUNCTION, named "
+      "without a Python is started with one that has it (`rematch subjects` lists them)",
+      module);
 }
 
 std::optional<fs::path> framework_profile(std::string_view name) {
-  if (is_own_function(name)) name = kOwnFunctions;
-  const auto found = known_frameworks().subjects.find(name);
-  if (found == known_frameworks().subjects.end()) return std::nullopt;
+  const std::optional<Named> found = named(name);
+  if (!found) return std::nullopt;
   // That of the variant, or of what it is a variant of.
-  const std::size_t colon = name.find(':');
-  std::string variant(colon == std::string_view::npos ? "" : name.substr(colon));
+  const std::string& subject = found->subject->first;
+  const std::size_t colon = subject.find(':');
+  std::string variant(colon == std::string::npos ? "" : subject.substr(colon));
   for (;; variant.erase(variant.rfind(':'))) {
     std::string file = "profile" + variant + ".json";
     std::replace(file.begin(), file.end(), ':', '_');
-    const fs::path profile = found->second.folder / file;
+    const fs::path profile = found->subject->second.folder / file;
     if (std::error_code ignored; fs::exists(profile, ignored)) return profile;
     if (variant.empty()) return std::nullopt;
   }

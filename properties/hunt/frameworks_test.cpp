@@ -85,6 +85,11 @@ TEST_CASE("a checkpoint() function of one's own is run by the adapter of PyTorch
   REQUIRE(command);
   CHECK(command->ends_with("exec /usr/bin/python3 -m rematch mine.py:my_checkpoint"));
   CHECK(framework_profile("mine.py:my_checkpoint") == framework_profile("pytorch"));
+  CHECK(framework_command("mine.py:f", "/my/python")->ends_with("/my/python -m rematch mine.py:f"));
+  const testing::ScratchFolder folder;
+  const std::string file = folder.write("my files/mine.py", "");
+  CHECK(framework_command(file + ":f --defaults", "python")
+            ->ends_with("python -m rematch '" + file + ":f' --defaults"));
   for (const char* none : {"mine.py", "mine.py:", "python3 mine.py:f"}) {
     INFO(none);
     CHECK_FALSE(framework_command(none));
@@ -115,6 +120,13 @@ class Variable {
   const char* name_;
   std::string before_;
 };
+
+TEST_CASE("words behind the name of a framework are arguments of its adapter") {
+  const auto command = framework_command("pytorch:reentrant --layers layers.py:LAYERS", "python");
+  REQUIRE(command);
+  CHECK(command->ends_with("rematch pytorch --variant reentrant --layers layers.py:LAYERS"));
+  CHECK(framework_profile("pytorch:ddp --defaults") == framework_profile("pytorch:ddp"));
+}
 
 TEST_CASE("an environment that is being installed is not taken for ready") {
   const testing::ScratchFolder cache;

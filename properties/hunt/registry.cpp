@@ -32,9 +32,22 @@ const Added* find_added(std::string_view name) {
   return found == added().end() ? nullptr : &*found;
 }
 
+/// A process, with advice where it was started with a Python that lacks something.
+std::unique_ptr<Subject> start(const std::string& command, const ProcessLimits& limits,
+                               const std::string& name) {
+  try {
+    return std::make_unique<ProcessSubject>(command, limits, name);
+  } catch (const SubjectBroken& broken) {
+    const std::string advice = advice_for(name, broken.what());
+    if (advice.empty()) throw;
+    throw SubjectBroken(std::string(broken.what()) + "\n" + advice);
+  }
+}
+
 }  // namespace
 
-std::unique_ptr<Subject> make_subject(std::string_view name, Device device, ProcessLimits limits) {
+std::unique_ptr<Subject> make_subject(std::string_view name, Device device, ProcessLimits limits,
+                                      const std::string& python) {
   if (name == "engine") return std::make_unique<EngineSubject>(EngineParts{}, device);
   if (const Added* own = find_added(name)) return own->make(device);
   if (name.starts_with(kFaulty)) {
@@ -45,17 +58,21 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
           std::string(fault->needs.empty() ? fault->equivalent : fault->needs));
     }
   }
-  std::optional<std::string> command = framework_command(name);
+  std::optional<std::string> command = framework_command(name, python);
   if (!command && name.find(' ') != std::string_view::npos) command = name;
   if (command && device != Device::cpu) {
     throw std::invalid_argument("[subject] --device is for subjects of this process; \"" +
                                 std::string(name) + "\" chooses its own");
   }
-  if (command) return std::make_unique<ProcessSubject>(*command, limits);
+  if (command) return start(*command, limits, std::string(name));
+  const bool is_script = name.find(".py") != std::string_view::npos;
   throw std::invalid_argument(
       "[subject] no subject is named \"" + std::string(name) + "\"" +
       did_you_mean(name, subject_names()) +
-      " (`rematch subjects` lists them; a command of two words or more is started as a process)");
+      (is_script ? " (a checkpoint() function of your own is named FILE.py:FUNCTION, such as "
+                   "mine.py:my_checkpoint)"
+                 : " (`rematch subjects` lists them; a command of two words or more is started as "
+                   "a process)"));
 }
 
 std::vector<std::string> subject_names() {

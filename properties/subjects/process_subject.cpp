@@ -24,8 +24,10 @@ std::string names_of_all() {
 
 }  // namespace
 
-ProcessSubject::ProcessSubject(std::string command, ProcessLimits limits)
-    : command_(std::move(command)), limits_(limits) {
+ProcessSubject::ProcessSubject(std::string command, ProcessLimits limits, std::string name)
+    : command_(std::move(command)),
+      name_(name.empty() ? command_ : std::move(name)),
+      limits_(limits) {
   start();
 }
 
@@ -51,7 +53,9 @@ void ProcessSubject::start() {
                     kProtocol, names_of_all<FeatureSet>(), names_of_all<Observables>());
     hello_ = read_hello(exchange(request, limits_.start_seconds, "saying hello"));
   } catch (const std::exception& error) {
-    throw SubjectBroken(fmt::format("subject \"{}\" cannot be judged: {}", command_, error.what()));
+    const std::string how = name_ == command_ ? "" : "\nstarted by: " + command_;
+    throw SubjectBroken(
+        fmt::format("subject \"{}\" cannot be judged: {}{}", name_, error.what(), how));
   }
 }
 

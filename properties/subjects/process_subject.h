@@ -34,8 +34,9 @@ struct ProcessLimits {
 /// violates the law `survives`.
 class ProcessSubject final : public Subject {
  public:
-  /// `command` is a line for the shell. Throws SubjectBroken when it does not say hello.
-  explicit ProcessSubject(std::string command, ProcessLimits limits = {});
+  /// `command` is a line for the shell; messages call the subject `name`, or as the command where
+  /// that is empty. Throws SubjectBroken when it does not say hello.
+  explicit ProcessSubject(std::string command, ProcessLimits limits = {}, std::string name = "");
   ~ProcessSubject() override;
 
   const Declaration& declares() const override { return hello_.declaration; }
@@ -55,6 +56,7 @@ class ProcessSubject final : public Subject {
   void run_once(const Case& c, const Geometry& geometry, const RunRequest& request, Record& record);
 
   std::string command_;
+  std::string name_;
   ProcessLimits limits_;
   std::unique_ptr<ChildProcess> process_;
   Hello hello_;
