@@ -22,6 +22,7 @@ examples:
   rematch check --subject "python -m rematch my_checkpoint.py:checkpoint"
   python -m rematch mlx --print-modules    (layers of its library that cases have, and why others are not tried)
   python -m rematch safe my_package.blocks:Block
+  python -m rematch plan my_package.models:small --budget 8GB    (which blocks to checkpoint)
 """
 
 
@@ -42,6 +43,10 @@ def main(arguments: list[str] | None = None) -> None:
         from rematch.safe.cli import main as safe
 
         return safe(given[1:])
+    if given[:1] == ["plan"]:
+        from rematch.plan.cli import main as plan
+
+        return plan(given[1:])
     parser = argparse.ArgumentParser(
         prog="python -m rematch",
         description="Starts a subject of the harness, or judges a module by itself.",
@@ -52,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         "what",
         metavar="WHAT",
         help=f"{', '.join(FRAMEWORKS)}, or script.py:function with the signature of "
-        "torch.utils.checkpoint.checkpoint(), or safe",
+        "torch.utils.checkpoint.checkpoint(), or safe, or plan",
     )
     parser.add_argument(
         "options", nargs=argparse.REMAINDER, help="of the subject; `python -m rematch WHAT --help` lists them"

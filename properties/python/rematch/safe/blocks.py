@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
@@ -40,3 +42,15 @@ def repeated_children(model: nn.Module) -> list[str]:
                 if trains and kinds.count(type(child)) > 1 and any(True for _ in child.children()):
                     found.append(f"{name}.{key}" if name else key)
     return found
+
+
+def chosen_blocks(model: nn.Module, pattern: str | None, wrapped: list[str], ran: Collection[str]) -> list[str]:
+    """Names of the blocks among the submodules that ran: those that `pattern` matches, as "layers.*" does; without
+    one those that the model's own switch wraps and repeated children, or else its children with parameters."""
+    if pattern is not None:
+        dots = pattern.count(".")
+        return [name for name in ran if name.count(".") == dots and name and fnmatchcase(name, pattern)]
+    found = list(dict.fromkeys([*wrapped, *repeated_children(model)]))
+    if not found:
+        found = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
+    return [name for name in found if name in ran]

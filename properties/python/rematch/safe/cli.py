@@ -64,21 +64,10 @@ def main(arguments: list[str]) -> None:
     """Raises SystemExit: 1 not safe, 2 a wrong argument, or what cannot be judged."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    inputs: list[torch.Tensor] = []
-    kwargs: dict[str, torch.Tensor] = {}
-    for text in given.input:
-        name, equals, shape = text.rpartition("=")
-        try:
-            made = input_of(shape)
-        except ValueError:
-            parser.error(f"--input: extents like 4x16, int:4x16 or name=4x16, expected, got {text}")
-        if equals:
-            kwargs[name] = made
-        else:
-            inputs.append(made)
+    inputs, kwargs = inputs_of(parser, given.input)
     if not inputs and not kwargs:
         parser.error("--input is needed, once for each input of the module")
-    target = _made(given.what, [_argument(text) for text in given.arg])
+    target = made(given.what, given.arg)
     options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed}
     options["progress"] = sys.stderr.isatty()
     if given.variant != "both":
@@ -86,26 +75,46 @@ def main(arguments: list[str]) -> None:
     try:
         verdict = (judge_model if given.model else judge)(target, *inputs, **options)
     except (RuntimeError, TypeError) as error:
-        _refuse(given.what, str(error))
+        refuse(given.what, str(error))
     print(json.dumps(verdict.to_json(), indent=2) if given.json else verdict)
     if not verdict.safe:
         raise SystemExit(1)
 
 
-def _made(what: str, given: list[tuple[str, Any]]) -> Any:
+def inputs_of(parser: argparse.ArgumentParser, texts: list[str]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+    """The inputs that --input asks for, positional ones and keywords. Ends the program for a wrong one."""
+    inputs: list[torch.Tensor] = []
+    kwargs: dict[str, torch.Tensor] = {}
+    for text in texts:
+        name, equals, shape = text.rpartition("=")
+        try:
+            tensor = input_of(shape)
+        except ValueError:
+            parser.error(f"--input: extents like 4x16, int:4x16 or name=4x16, expected, got {text}")
+        if equals:
+            kwargs[name] = tensor
+        else:
+            inputs.append(tensor)
+    return inputs, kwargs
+
+
+def made(what: str, texts: list[str]) -> Any:
+    """What stands at a place; of a class an object, made with the arguments that --arg gives."""
     try:
         target = load(what)
     except SystemExit as error:
-        _refuse("rematch safe", str(error))
+        refuse(what, str(error))
     if not isinstance(target, type):
         return target
+    given = [_argument(text) for text in texts]
     torch.manual_seed(0)
     try:
         return target(*(value for name, value in given if not name), **{n: value for n, value in given if n})
     except TypeError as error:
-        _refuse(what, f"{error}; give its arguments with --arg")
+        refuse(what, f"{error}; give its arguments with --arg")
 
 
-def _refuse(what: str, why: str) -> NoReturn:
+def refuse(what: str, why: str) -> NoReturn:
+    """Ends the program: 2."""
     print(f"{what}: {why}", file=sys.stderr)
     raise SystemExit(2)

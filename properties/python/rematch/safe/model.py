@@ -6,14 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from rematch.safe.blocks import Wrapped, repeated_children
+from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.judge import judge
 from rematch.safe.regions import told
 from rematch.safe.state import State
@@ -164,7 +163,7 @@ def judge_model(
                 verdict.why_not = f"{found.name if found else 'it'} was turned on, and no region was checkpointed"
         else:
             verdict.why_not = "no switch was found; switch= names it"
-        names = _blocks(model, blocks, wrapped, calls)
+        names = chosen_blocks(model, blocks, wrapped, calls)
         for group in _groups(model, names, calls).values():
             if progress and time.monotonic() - begin > 2:
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
@@ -214,16 +213,6 @@ def _one_step(model: nn.Module, args: Any, kwargs: Any, switch: Switch | None) -
 
 def _kept(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
-
-
-def _blocks(model: nn.Module, pattern: str | None, wrapped: list[str], calls: Calls) -> list[str]:
-    if pattern is not None:
-        dots = pattern.count(".")
-        return [name for name in calls if name.count(".") == dots and name and fnmatchcase(name, pattern)]
-    found = list(dict.fromkeys([*wrapped, *repeated_children(model)]))
-    if not found:
-        found = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
-    return [name for name in found if name in calls]
 
 
 def _groups(model: nn.Module, names: list[str], calls: Calls) -> dict[Any, list[str]]:

@@ -1,0 +1,24 @@
+"""What does checkpointing save, and which blocks of a model should be checkpointed?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import nn
+
+from rematch.plan.model import plan_model
+from rematch.plan.options import Applied, Contexts, known_options
+from rematch.plan.report import Plan
+
+__all__ = ["Applied", "Plan", "apply", "plan_model"]
+
+
+def apply(model: nn.Module, plan: Plan | Mapping[str, str], policies: Mapping[str, Contexts] | None = None) -> Applied:
+    """Checkpoints blocks of `model` from now on, as a plan says, or {"layers.0": "checkpointed", ...}.
+
+    Names of parameters stay as they are. What is returned has remove(), and is a context manager. `policies`: for
+    checkpoint(context_fn=), by name, where choices name them. Raises ValueError for a block that the model lacks.
+    """
+    if isinstance(plan, Plan):
+        return Applied(model, plan.choices, plan.step.options)
+    return Applied(model, plan, {**known_options(), **(policies or {})})

@@ -1,0 +1,81 @@
+"""`python -m rematch plan`: which blocks of a model to checkpoint, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from inspect import isroutine
+from typing import Any
+
+from rematch.plan.model import OPTIMIZERS, plan_model
+from rematch.safe.cli import inputs_of, made, refuse
+
+EXAMPLE = """\
+examples:
+  python -m rematch plan models.py:small --budget 8GB --optimizer adamw
+  python -m rematch plan torch.nn:Transformer --arg d_model=32 --arg nhead=4 --input 9x2x32 --input 9x2x32
+
+MODEL is a class, made with --arg and called with --input, or a function that returns a model, or (model, args, kwargs).
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m rematch plan",
+        description="Says which blocks of a model to checkpoint, so that a training step fits into a number of bytes "
+        "with the least recomputation; what checkpointing can save; and where the peak is.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("what", metavar="MODEL", help="package.module:name, or script.py:name")
+    parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
+    parser.add_argument(
+        "--input", action="append", default=[], help="an input: 4x16, int:4x16 for integers, or name=4x16 by keyword"
+    )
+    parser.add_argument(
+        "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
+    )
+    parser.add_argument("--optimizer", choices=list(OPTIMIZERS), help="its states and its step are counted, too")
+    parser.add_argument("--blocks", help='a pattern of names, such as "layers.*"')
+    parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
+    parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
+    parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
+    return parser
+
+
+def main(arguments: list[str]) -> None:
+    """Raises SystemExit: 1 nothing fits, 2 a wrong argument, or what cannot be measured."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    inputs: Any
+    inputs, kwargs = inputs_of(parser, given.input)
+    model = made(given.what, given.arg)
+    if isroutine(model):
+        model = model()
+        if isinstance(model, tuple):
+            model, inputs, kwargs = model
+    if not inputs and not kwargs:
+        parser.error("--input is needed, once for each input of the model")
+    try:
+        plan = plan_model(
+            model,
+            *inputs,
+            budget=given.budget,
+            kwargs=kwargs,
+            optimizer=given.optimizer,
+            blocks=given.blocks,
+            progress=sys.stderr.isatty(),
+        )
+    except ValueError as error:
+        if "no choice fits" not in str(error):
+            refuse(given.what, str(error))
+        print(error, file=sys.stderr)
+        raise SystemExit(1) from None
+    except (RuntimeError, TypeError) as error:
+        refuse(given.what, str(error))
+    if given.snapshot:
+        plan.snapshot(given.snapshot)
+    print(json.dumps(plan.to_json(), indent=2) if given.json else plan)
+    if given.chart and not given.json:
+        print(plan.chart())

@@ -1,0 +1,237 @@
+"""Counts the bytes of a training step: which memory is live when, what made it, and until when it is held."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import flop_registry
+
+GIVEN, FORWARD, RECOMPUTATION, BACKWARD, OPTIMIZER = "given", "forward", "recomputation", "backward", "optimizer"
+
+
+@dataclass(slots=True)
+class Allocation:
+    """Memory of one storage. Times are numbers of operators that ran before."""
+
+    bytes: int
+    born: int
+    phase: str
+    module: str
+    """The submodule in which it was made; for what was there before, what it is, such as "parameters"."""
+    operator: str = ""
+    died: int | None = None
+    gradient: bool = False
+    """Whether it is the gradient of a parameter after the backward."""
+
+    def live(self, at: int) -> bool:
+        """Whether it is live right after operator `at` ran."""
+        return self.born <= at and (self.died is None or self.died > at)
+
+
+@dataclass
+class Mark:
+    """A place in a step: the bytes that are live there, and the most until the next mark."""
+
+    name: str
+    at: int
+    live: int
+    most: int = 0
+
+
+@dataclass
+class Curve:
+    """The bytes of a step."""
+
+    allocations: list[Allocation] = field(default_factory=list)
+    live: list[int] = field(default_factory=list)
+    """Bytes that are live right after each operator."""
+    marks: list[Mark] = field(default_factory=list)
+    operations: dict[str, int] = field(default_factory=dict)
+    """Floating-point operations of recomputations, by the mark that they follow: those of products as PyTorch counts
+    them, one for each element of other results."""
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that are live at a time."""
+        return max((mark.most for mark in self.marks), default=0)
+
+    @property
+    def peak_at(self) -> int:
+        """The operator after which they are."""
+        return max(range(len(self.live)), key=lambda i: self.live[i], default=0)
+
+    @property
+    def peak_mark(self) -> Mark:
+        """The mark after which the peak is."""
+        return max(self.marks, key=lambda mark: mark.most)
+
+
+class StorageMeter(TorchDispatchMode):
+    """Counts the storages of all tensors that operators return. What an operator takes and gives back while
+    it runs is not seen. Works on fake tensors, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.curve = Curve()
+        self.phase, self.module = FORWARD, ""
+        self._live = 0
+        # A weak reference to a storage keeps its address from being taken for that of another.
+        self._known: dict[int, tuple[Any, Allocation]] = {}
+        self.mark("begin")
+
+    def belongs(self, what: str, tensors: Iterable[Tensor]) -> None:
+        """Counts memory that was there before the step."""
+        for t in tensors:
+            for storage in storages(t):
+                self._see(storage, Allocation(0, 0, GIVEN, what))
+        self.curve.marks[0].live = self.curve.marks[0].most = self._live
+
+    def mark(self, name: str) -> None:
+        """Begins an interval of the step."""
+        self.curve.marks.append(Mark(name, len(self.curve.live), self._live, self._live))
+
+    def gradients(self, tensors: Iterable[Tensor]) -> None:
+        """Says which memory holds gradients of parameters."""
+        for t in tensors:
+            for storage in storages(t):
+                known = self._known.get(storage._cdata)
+                if known is not None:
+                    known[1].gradient = True
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """What is made within is made in this phase."""
+        before, self.phase = self.phase, phase
+        try:
+            yield
+        finally:
+            self.phase = before
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        now, last = len(self.curve.live), self.curve.marks[-1]
+        if last.at == now:
+            # What Python let go of after the mark belongs to what was before it.
+            last.live = last.most = self._live
+        result = func(*args, **(kwargs or {}))
+        made: Allocation | None = None
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                for storage in storages(leaf):
+                    made = made or Allocation(0, now, self.phase, self.module, str(func))
+                    if self._see(storage, made):
+                        made = None
+        self.curve.live.append(self._live)
+        last.most = max(last.most, self._live)
+        if self.phase == RECOMPUTATION:
+            operations = sum(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
+            if func.overloadpacket in flop_registry:
+                operations = flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            self.curve.operations[last.name] = self.curve.operations.get(last.name, 0) + int(operations)
+        return result
+
+    def _see(self, storage: Any, allocation: Allocation) -> bool:
+        name, size = storage._cdata, storage.nbytes()
+        known = self._known.get(name)
+        if known is not None:
+            # It may have been resized.
+            self._live += size - known[1].bytes
+            known[1].bytes = size
+            return False
+        allocation.bytes = size
+        self.curve.allocations.append(allocation)
+        self._known[name] = weakref.ref(storage, self._gone(name)), allocation
+        self._live += size
+        return True
+
+    def _gone(self, name: int) -> Callable[[Any], None]:
+        def gone(_: Any) -> None:
+            _, allocation = self._known.pop(name)
+            allocation.died = len(self.curve.live)
+            self._live -= allocation.bytes
+
+        return gone
+
+
+class AllocatorMeter:
+    """Asks the allocator of a CUDA device: all memory is counted, that which operators use inside as well.
+    It says nothing of what made it."""
+
+    module = ""
+
+    def __init__(self, device: torch.device) -> None:
+        self.curve, self.phase, self._device = Curve(), FORWARD, device
+        torch.cuda.reset_peak_memory_stats(device)
+        self.mark("begin")
+
+    def belongs(self, what: str, tensors: Iterable[Tensor]) -> None:
+        """The allocator knows no names."""
+
+    def gradients(self, tensors: Iterable[Tensor]) -> None:
+        """The allocator knows no names."""
+
+    def mark(self, name: str) -> None:
+        """Begins an interval of the step."""
+        self._close()
+        self.curve.marks.append(Mark(name, len(self.curve.marks), torch.cuda.memory_allocated(self._device)))
+        torch.cuda.reset_peak_memory_stats(self._device)
+
+    @contextmanager
+    def during(self, phase: str) -> Iterator[None]:
+        """Does nothing: phases are of storages."""
+        yield
+
+    def _close(self) -> None:
+        if self.curve.marks:
+            self.curve.marks[-1].most = torch.cuda.max_memory_allocated(self._device)
+            self.curve.live.append(self.curve.marks[-1].most)
+
+    def __enter__(self) -> AllocatorMeter:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        torch.cuda.synchronize(self._device)
+        self._close()
+
+
+def storages(t: Tensor) -> Iterator[Any]:
+    """The storages of a tensor; those of its parts, where it is a subclass that holds others."""
+    if hasattr(t, "__tensor_flatten__"):
+        for name in t.__tensor_flatten__()[0]:
+            yield from storages(getattr(t, name))
+    elif t.layout is torch.strided:
+        yield t.untyped_storage()
+
+
+def composition(curve: Curve, at: int, block_of: Callable[[str], str]) -> Mapping[str, int]:
+    """What the bytes are that are live after operator `at`, largest first. `block_of` says to which block a
+    submodule belongs; empty: to none."""
+    found: dict[str, int] = {}
+    for allocation in curve.allocations:
+        if allocation.bytes and allocation.live(at):
+            what = _what(allocation, block_of)
+            found[what] = found.get(what, 0) + allocation.bytes
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _what(allocation: Allocation, block_of: Callable[[str], str]) -> str:
+    if allocation.phase == GIVEN:
+        return allocation.module
+    if allocation.gradient:
+        return "gradients of parameters"
+    if allocation.phase == BACKWARD:
+        return "gradients of activations"
+    if allocation.phase == OPTIMIZER:
+        return "the optimizer's own tensors"
+    if allocation.phase == RECOMPUTATION:
+        return "activations, recomputed"
+    if block_of(allocation.module):
+        return "activations of blocks"
+    return f"activations of {allocation.module}" if allocation.module else "activations outside of modules (the loss)"

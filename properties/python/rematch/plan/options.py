@@ -1,0 +1,80 @@
+"""What can be chosen for a block, and how a choice is put on a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from rematch.frameworks.pytorch.operators import ATTENTION, PRODUCTS
+
+STORED, CHECKPOINTED, PRODUCTS_KEPT = "stored", "checkpointed", "products kept"
+
+Contexts = Callable[[], Any]
+
+
+def known_options() -> dict[str, Contexts | None]:
+    """What is chosen from: a name, and what checkpoint() takes as `context_fn`. The first is no checkpoint."""
+    # Of torchtitan's list; a maximum is no product.
+    kept = [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
+    return {STORED: None, CHECKPOINTED: None, PRODUCTS_KEPT: partial(create_selective_checkpoint_contexts, kept)}
+
+
+class Applied:
+    """Blocks of a model that are checkpointed from now on; remove() ends it, and so does leaving a `with`.
+
+    Names of parameters stay. Without grad mode, such as in evaluation, a block runs as it is.
+    """
+
+    def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:
+        unknown = sorted(set(choices.values()) - set(options))
+        if unknown:
+            raise ValueError(f"[apply] a choice is one of {', '.join(options)}; got {', '.join(unknown)}")
+        self._blocks: list[nn.Module] = []
+        for name, choice in choices.items():
+            if choice == STORED:
+                continue
+            try:
+                block = model.get_submodule(name)
+            except AttributeError:
+                self.remove()
+                raise ValueError(
+                    f"[apply] the model has no submodule {name!r}: the plan was made for another"
+                ) from None
+            if isinstance(block.__dict__.get("forward"), _Checkpointed):
+                self.remove()
+                raise ValueError(f"[apply] {name} is checkpointed by a plan already; remove() that one first")
+            block.forward = _Checkpointed(block.forward, options[choice])
+            self._blocks.append(block)
+
+    def remove(self) -> None:
+        """Every block runs as before. What else was hung on it since stays."""
+        for block in self._blocks:
+            inner = block.__dict__.pop("forward").forward
+            if getattr(inner, "__func__", None) is not type(block).forward:
+                block.forward = inner
+        self._blocks = []
+
+    def __enter__(self) -> Applied:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.remove()
+
+
+class _Checkpointed:
+    """A forward that checkpoint() runs. Can be copied and pickled with its module."""
+
+    def __init__(self, forward: Callable[..., Any], contexts: Contexts | None) -> None:
+        self.forward, self.contexts = forward, contexts
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return self.forward(*args, **kwargs)
+        options: dict[str, Any] = {} if self.contexts is None else {"context_fn": self.contexts}
+        return checkpoint(self.forward, *args, use_reentrant=False, **options, **kwargs)

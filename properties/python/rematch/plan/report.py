@@ -1,0 +1,244 @@
+"""A plan, and how it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rematch.plan.chart import chart_of
+from rematch.plan.meter import Curve, composition
+from rematch.plan.options import STORED, Applied
+from rematch.plan.snapshot import write_snapshot
+from rematch.plan.step import END, LOSS, TAIL, Measured, Step
+
+_MOST_ROWS = 10
+
+
+@dataclass(frozen=True)
+class Point:
+    """A choice that no other one beats: its peak in bytes and the seconds of its step (on fake tensors: operations
+    of its recomputations)."""
+
+    peak: int
+    seconds: float
+    choices: Mapping[str, str]
+
+
+@dataclass
+class BlockKind:
+    """Blocks that are alike."""
+
+    kind: str
+    names: list[str]
+    keeps: dict[str, int]
+    """Bytes that one of them adds to what is live, by option, its output included."""
+    cost: dict[str, int]
+    """What an option costs: nanoseconds, on fake tensors operations."""
+
+
+@dataclass
+class Plan:
+    """A choice for each block, what it promises, and what was measured."""
+
+    name: str
+    choices: dict[str, str]
+    """By the name of the block: "stored", "checkpointed", or the name of a policy."""
+    budget: int
+    promised: int
+    """Bytes of the peak, from what was measured of other choices."""
+    measured: int
+    """Bytes of the peak of a step with this plan."""
+    plain: Measured
+    seen: Measured
+    seconds: float | None
+    """Of a plain step; None on fake tensors."""
+    cost: int
+    points: list[Point]
+    kinds: list[BlockKind]
+    differs: list[str]
+    """Gradients and buffers whose bits differ from those of the plain step."""
+    notes: list[str]
+    step: Step = field(repr=False)
+    took: float = 0.0
+
+    @property
+    def plain_peak(self) -> int:
+        """Bytes of the peak of the plain step."""
+        return self.plain.curve.peak
+
+    @property
+    def least_peak(self) -> int:
+        """Bytes of the least peak that any choice has."""
+        return self.points[-1].peak
+
+    def switch(self, model: Any, on: bool) -> None:
+        """Puts the plan on a model, or takes it off: what judge_model(switch=) takes."""
+        applied = model.__dict__.pop("_rematch_plan", None)
+        if applied is not None:
+            applied.remove()
+        if on:
+            model.__dict__["_rematch_plan"] = Applied(model, self.choices, self.step.options)
+
+    def snapshot(self, path: str, plain: bool = False) -> None:
+        """Writes the step's memory as PyTorch's viewer reads it (docs.pytorch.org/memory_viz, or python -m
+        torch.cuda._memory_viz). `plain`: of the plain step."""
+        write_snapshot(path, (self.plain if plain else self.seen).curve)
+
+    def chart(self, width: int = 72, height: int = 10) -> str:
+        """Bytes over the step, plain and with the plan."""
+        return chart_of({"plain": self.plain.curve, "with the plan": self.seen.curve}, width, height)
+
+    def __str__(self) -> str:
+        parts = [self._headline(), self._warning(), self._where(), self._blocks(), self._table(), *self._notes()]
+        return "\n".join(part for part in parts if part)
+
+    def _headline(self) -> str:
+        chosen = sum(choice != STORED for choice in self.choices.values())
+        return (
+            f"{self.name}: {chosen} of {len(self.choices)} blocks checkpointed; peak {size(self.plain_peak)} -> "
+            f"{size(self.measured)} (promised {size(self.promised)}, budget {size(self.budget)}){self._slower()}"
+        )
+
+    def _slower(self) -> str:
+        if self.seconds is None:
+            return f", {self.cost:.3g} operations more"
+        return f", {self.cost / 1e9 / self.seconds:+.0%} time" if self.seconds else ""
+
+    def _warning(self) -> str:
+        if not self.differs:
+            return ""
+        more = f" and {len(self.differs) - 1} more" if len(self.differs) > 1 else ""
+        return f"NOT SAFE      {self.differs[0]}{more} differs from the plain step; judge_model() says why"
+
+    def _where(self) -> str:
+        lines = []
+        for what, seen in (("plain", self.plain), ("with the plan", self.seen)):
+            curve = seen.curve
+            lines.append(f"{what}: the peak is {place(seen)}")
+            parts = composition(curve, curve.peak_at, self._block_of)
+            rest = curve.peak
+            for name, count in list(parts.items())[:6]:
+                lines.append(f"  {size(count):>10}  {name}")
+                rest -= count
+            if parts and rest:
+                lines.append(f"  {size(rest):>10}  the rest")
+        saved = self.plain_peak - self.least_peak
+        lines.append(f"checkpointing can save {size(saved)} at most{self._why_nothing(saved)}")
+        return "\n".join(lines)
+
+    def _why_nothing(self, saved: int) -> str:
+        if saved > self.plain_peak // 100:
+            return f" ({saved / self.plain_peak:.0%} of the peak)"
+        return f": the peak is {place(self.plain)}, where what blocks keep is not what is large"
+
+    def _blocks(self) -> str:
+        lines = ["blocks                                   one keeps (its output included), and costs"]
+        unit = "ops" if self.seconds is None else "ms"
+        for kind in self.kinds:
+            names = kind.names[0] if len(kind.names) == 1 else f"{len(kind.names)} like {kind.names[0]}"
+            for option, kept in kind.keeps.items():
+                cost = f"{kind.cost[option]:.3g}" if self.seconds is None else f"{kind.cost[option] / 1e6:.1f}"
+                title = f"{kind.kind} ({names})" if option == STORED else ""
+                lines.append(f"  {title:<38} {option:<16} {size(kept):>10}  {cost:>9} {unit}")
+        lines += [f"  {option:<16} {', '.join(names)}" for option, names in self._chosen().items()]
+        return "\n".join(lines)
+
+    def _chosen(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, choice in self.choices.items():
+            found.setdefault(choice, []).append(name)
+        return {choice: shortened(names) for choice, names in found.items()}
+
+    def _table(self) -> str:
+        shown = self.points
+        if len(shown) > _MOST_ROWS:
+            last = len(shown) - 1
+            shown = [shown[round(i * last / (_MOST_ROWS - 1))] for i in range(_MOST_ROWS)]
+        first = self.points[0].seconds
+        lines = [f"{'peak':>12}  {'more time' if self.seconds is not None else 'operations':>10}  blocks checkpointed"]
+        for point in shown:
+            cost = f"{point.seconds:.3g}" if self.seconds is None else f"{point.seconds / first - 1:+.1%}"
+            counts: dict[str, int] = {}
+            for choice in point.choices.values():
+                if choice != STORED:
+                    counts[choice] = counts.get(choice, 0) + 1
+            text = ", ".join(f"{count} {choice}" for choice, count in counts.items()) or "none"
+            lines.append(f"{size(point.peak):>12}  {cost:>10}  {text}")
+        return "\n".join(lines)
+
+    def _notes(self) -> list[str]:
+        return [f"note: {note}" for note in self.notes]
+
+    def _block_of(self, module: str) -> str:
+        return next((n for n in self.choices if module == n or module.startswith(f"{n}.")), "")
+
+    def to_json(self) -> dict[str, Any]:
+        """As data; apply() takes "choices"."""
+        return {
+            "name": self.name,
+            "choices": self.choices,
+            "budget": self.budget,
+            "promised": self.promised,
+            "measured": self.measured,
+            "plain": self.plain_peak,
+            "least": self.least_peak,
+            "seconds": self.seconds,
+            "cost": self.cost,
+            "cost_unit": "operations" if self.seconds is None else "nanoseconds",
+            "peak": {
+                "plain": place(self.plain),
+                "plan": place(self.seen),
+                "composition": dict(composition(self.seen.curve, self.seen.curve.peak_at, self._block_of)),
+            },
+            "frontier": [{"peak": p.peak, "seconds": p.seconds, "choices": dict(p.choices)} for p in self.points],
+            "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
+            "differs": self.differs,
+            "notes": self.notes,
+            "took": round(self.took, 2),
+        }
+
+
+def place(seen: Measured) -> str:
+    """Where the peak of a step is, in words."""
+    curve: Curve = seen.curve
+    mark = curve.peak_mark
+    kind, _, number = mark.name.partition(" ")
+    if number.isdigit():
+        return f"in the {kind} of {seen.executions[int(number)]}"
+    if mark.name == TAIL:
+        return "after a block: in what follows the blocks, or the loss"
+    words = {
+        LOSS: "in the backward of what follows the blocks",
+        END: "in the optimizer",
+        "begin": "before the first block",
+    }
+    return words.get(mark.name, mark.name)
+
+
+def size(count: int) -> str:
+    """Bytes for people: 12.3 MB."""
+    value = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(value) < 1000:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.2f} TB"
+
+
+def shortened(names: list[str]) -> list[str]:
+    """Names with runs of numbers as ranges: layers.0 to layers.7."""
+    found: list[str] = []
+    runs: list[tuple[str, int, int]] = []
+    for name in names:
+        stem, _, number = name.rpartition(".")
+        if number.isdigit() and runs and runs[-1][0] == stem and runs[-1][2] + 1 == int(number):
+            runs[-1] = (stem, runs[-1][1], int(number))
+        elif number.isdigit():
+            runs.append((stem, int(number), int(number)))
+        else:
+            found.append(name)
+    for stem, first, last in runs:
+        dot = f"{stem}." if stem else ""
+        found.append(f"{dot}{first}" if first == last else f"{dot}{first} to {dot}{last}")
+    return found

@@ -1,0 +1,41 @@
+"""A step's memory in the form of PyTorch's memory snapshots, which its viewer and torch.cuda._memory_viz read."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rematch.plan.meter import Allocation, Curve
+
+_ALIGN = 512
+"""The viewer takes addresses for names: each storage gets its own."""
+
+
+def write_snapshot(path: str | Path, curve: Curve) -> None:
+    """Writes what was allocated and freed, in order, with operator and submodule in place of a stack.
+    A microsecond of the trace is an operator."""
+    events = sorted(_events(curve), key=lambda event: event[:2])
+    snapshot = {"segments": [], "device_traces": [[entry for _, _, entry in events]], "allocator_settings": {}}
+    Path(path).write_bytes(pickle.dumps(snapshot))
+
+
+def _events(curve: Curve) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    address = _ALIGN
+    for order, allocation in enumerate(curve.allocations):
+        if not allocation.bytes:
+            continue
+        yield allocation.born, order, _entry("alloc", address, allocation, allocation.born)
+        if allocation.died is not None:
+            for after, action in enumerate(("free_requested", "free_completed")):
+                # What an operator frees goes before what the next one takes.
+                entry = _entry(action, address, allocation, allocation.died)
+                yield allocation.died, after - 2, entry
+        address += (allocation.bytes + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _entry(action: str, address: int, allocation: Allocation, at: int) -> dict[str, Any]:
+    where = f"{allocation.phase}: {allocation.module or 'the model'}"
+    frames = [{"filename": where, "name": allocation.operator or allocation.module, "line": 0}]
+    return {"action": action, "addr": address, "size": allocation.bytes, "stream": 0, "time_us": at, "frames": frames}
