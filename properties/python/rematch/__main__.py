@@ -23,6 +23,7 @@ examples:
   python -m rematch mlx --print-modules    (layers of its library that cases have, and why others are not tried)
   python -m rematch safe my_package.blocks:Block
   python -m rematch plan my_package.models:small --budget 8GB    (which blocks to checkpoint)
+  python -m rematch zoo --library timm             (models of libraries: zoo --help)
 """
 
 
@@ -47,6 +48,10 @@ def main(arguments: list[str] | None = None) -> None:
         from rematch.plan.cli import main as plan
 
         return plan(given[1:])
+    if given[:1] == ["zoo"]:
+        from rematch.zoo.cli import main as zoo
+
+        return zoo(given[1:])
     parser = argparse.ArgumentParser(
         prog="python -m rematch",
         description="Starts a subject of the harness, or judges a module by itself.",
@@ -57,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         "what",
         metavar="WHAT",
         help=f"{', '.join(FRAMEWORKS)}, or script.py:function with the signature of "
-        "torch.utils.checkpoint.checkpoint(), or safe, or plan",
+        "torch.utils.checkpoint.checkpoint(), or safe, or plan, or zoo",
     )
     parser.add_argument(
         "options", nargs=argparse.REMAINDER, help="of the subject; `python -m rematch WHAT --help` lists them"

@@ -24,8 +24,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--rematch-model",
         action="append",
         default=[],
-        metavar="package.module:function",
-        help="judge the model that a function returns, as (model, args, kwargs), with rematch.safe.judge_model()",
+        metavar="MODEL",
+        help="judge a model with rematch.safe.judge_model(): package.module:function returns it, alone or as (model, "
+        "args, kwargs); transformers:LlamaForCausalLM and names of timm, torchvision and diffusers are built small and "
+        "random",
     )
 
 
@@ -43,6 +45,21 @@ class _Models(pytest.Collector):
         yield _Model.from_parent(self, name="checkpoint", what=self._what)
 
 
+def _made(what: str) -> tuple[Any, Any, Any, Any]:
+    """The model, its arguments and a loss. Raises _Unsafe."""
+    from rematch import zoo
+    from rematch.place import load
+
+    try:
+        if zoo.knows(what):
+            return zoo.build(what)
+        made = load(what)()
+    except (SystemExit, zoo.NotBuilt) as error:
+        raise _Unsafe(f"{what}: {error}") from None
+    model, args, kwargs = made if isinstance(made, tuple) else (made, (), {})
+    return model, args, kwargs, None
+
+
 class _Unsafe(Exception):
     """Carries a report, and a line for the summary."""
 
@@ -53,15 +70,10 @@ class _Model(pytest.Item):
         self._what = what
 
     def runtest(self) -> None:
-        from rematch.place import load
         from rematch.safe import judge_model
 
-        try:
-            made = load(self._what)()
-        except SystemExit as error:
-            raise _Unsafe(str(error)) from None
-        model, args, kwargs = made if isinstance(made, tuple) else (made, (), {})
-        verdict = judge_model(model, *args, kwargs=kwargs)
+        model, args, kwargs, loss = _made(self._what)
+        verdict = judge_model(model, *args, kwargs=kwargs, loss=loss)
         if not verdict.safe:
             # The first line is what the summary has room for.
             causes = dict.fromkeys(finding.cause.name for finding in verdict.findings if not finding.remark)

@@ -143,6 +143,9 @@ def judge_model(
     found = _switch(model, switch, dict(options) if options else None)
     state = State({"": model})
     try:
+        refusal = _refusal(model, found) if switch is None else ""
+        if refusal:
+            found = None
         calls, wrapped = _one_step(model, args, kwargs, found)
         state.restore()
         verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "")
@@ -162,7 +165,7 @@ def judge_model(
             else:
                 verdict.why_not = f"{found.name if found else 'it'} was turned on, and no region was checkpointed"
         else:
-            verdict.why_not = "no switch was found; switch= names it"
+            verdict.why_not = refusal or "no switch was found; switch= names it"
         names = chosen_blocks(model, blocks, wrapped, calls)
         for group in _groups(model, names, calls).values():
             if progress and time.monotonic() - begin > 2:
@@ -185,6 +188,17 @@ def _switch(model: nn.Module, given: Any, options: dict[str, Any] | None) -> Swi
     if given is not None:
         return Switch("the switch that was given", given)
     return known_switch(model, options)
+
+
+def _refusal(model: nn.Module, switch: Switch | None) -> str:
+    """What the switch of a library says where a model has the method and does not support it."""
+    if switch is None:
+        return ""
+    try:
+        switch.turn(model, True)
+    except (AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        return f"{switch.name} refuses: {error}"
+    return ""
 
 
 def _one_step(model: nn.Module, args: Any, kwargs: Any, switch: Switch | None) -> tuple[Calls, list[str]]:

@@ -1,0 +1,193 @@
+"""Models of diffusers: every class, made small by rules over the arguments of its constructor."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import Any
+
+import diffusers
+import torch
+
+from rematch.zoo import Built, NotBuilt
+from rematch.zoo.shrink import DROPOUT, HEAD, HEADS, INNER, WIDTH
+from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+
+TOKENS, TEXT, SIDE = 16, 6, 16
+_RULES: tuple[tuple[str, int], ...] = (
+    (r"heads$|_head$", HEADS),
+    (r"head_dim$|head_size$", HEAD),
+    (r"layers|depth|num_\w*blocks$|^blocks", 2),
+    (r"ff_|ffn_|ff_dim|intermediate|mlp_dim|inner_dim", INNER),
+    (r"groups$", 4),
+    (r"sample_(size|height|width)$|^resolution$|pos_embed_max_size", SIDE),
+    (r"sample_frames", 5),
+    (r"vocab_size|num_embeddings|num_vq", 64),
+    (r"^(in|out)_channels$|^(in|out)_visual_dim$|latent_channels|z_channels|^latent_dim", WIDTH),
+    (r"freq_dim|frequency_embedding|time_proj", 32),
+    (r"dim\d?$|hidden_size|hidden_dim|channels$|^ch$|_dims$|width$|embed_dim", WIDTH),
+)  # fmt: skip
+"""An argument whose name matches gets no more than that; the first rule counts."""
+_GIVEN = ("encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids", "guidance")
+"""Arguments that are given where they are not required, too."""
+_REQUIRED = {"in_channels": 3, "out_channels": 3, "latent_channels": 4, "layers_per_block": 1, "sample_size": SIDE}
+
+
+@cache
+def names() -> list[str]:
+    """All classes."""
+    found = (getattr(diffusers, name, None) for name in dir(diffusers))
+    base = diffusers.ModelMixin
+    return sorted({k.__name__ for k in found if isinstance(k, type) and issubclass(k, base) and k is not base})
+
+
+def build(name: str) -> Built:
+    """Raises NotBuilt."""
+    if name not in names():
+        raise NotBuilt(f"diffusers has no model {name}")
+    kind = getattr(diffusers, name)
+    try:
+        given = _arguments(kind)
+        with torch.device("meta"):
+            count = _count(kind, given)
+        if count > MOST_PARAMETERS:
+            raise NotBuilt(f"it has {count:,} parameters when it is as small as the rules make it")
+        torch.manual_seed(0)
+        model = kind(**given).train()
+    except NotBuilt:
+        raise
+    except Exception as error:
+        raise NotBuilt(f"its constructor: {sentence(error)}") from error
+    why = ""
+    for kwargs in _batches(model):
+        failure = fails(model, (), kwargs)
+        if not failure:
+            return Built(model, (), kwargs, loss_of)
+        why = why or f"no batch was found that it takes: {failure}"
+    raise NotBuilt(why or "its inputs are not known")
+
+
+def _count(kind: Any, given: dict[str, Any]) -> int:
+    try:
+        return sum(p.numel() for p in kind(**given).parameters())
+    except (RuntimeError, NotImplementedError):
+        # Not every model can be made without its numbers.
+        return 0
+
+
+def _arguments(kind: Any) -> dict[str, Any]:
+    new: dict[str, Any] = {}
+    for name, parameter in inspect.signature(kind.__init__).parameters.items():
+        value = parameter.default
+        if value is inspect.Parameter.empty:
+            if name in _REQUIRED:
+                new[name] = _REQUIRED[name]
+        elif isinstance(value, float) and "drop" in name:
+            new[name] = DROPOUT
+        elif (small := _small(name, value)) is not value:
+            new[name] = small
+    if "block_out_channels" in new and "norm_num_groups" in new:
+        new["norm_num_groups"] = 4
+    return new
+
+
+def _small(name: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, list, tuple)) or not value:
+        return value
+    if re.search(r"axes_dim|rope_dim_list|rope_axes|mrope_section", name):
+        # They share a head, or half of it, among themselves.
+        whole = HEAD // 2 if "mrope" in name else HEAD
+        parts = [whole * v // sum(value) // 2 * 2 for v in value]
+        return type(value)([parts[0] + whole - sum(parts), *parts[1:]])
+    if re.search(r"stride|kernel|ratio|factor|patch|scale|rope|mult|rate", name):
+        return value
+    most = next((most for rule, most in _RULES if re.search(rule, name)), None)
+    if most is None:
+        return value
+    if isinstance(value, int):
+        return min(value, most)
+    if not all(isinstance(v, int) and not isinstance(v, bool) for v in value):
+        return value
+    if most == 2:
+        return type(value)(min(v, 1 if len(value) > 2 else 2) for v in value)
+    if "channels" in name and len(value) > 1:
+        least = min(value)
+        return type(value)(v * 16 // least for v in value) if least > 16 else value
+    return type(value)(min(v, most) for v in value)
+
+
+def _batches(model: Any) -> Iterator[dict[str, Any]]:
+    takes = inspect.signature(model.forward).parameters
+    config = model.config
+    channels = _first(config, "in_channels", "in_visual_dim", "latent_channels", "latent_dim", "num_channels")
+    channels = channels if isinstance(channels, int) else WIDTH
+    hidden = [
+        (2, channels, SIDE, SIDE),
+        (2, TOKENS, channels),
+        (1, channels, 5, SIDE, SIDE),
+        (1, 5, channels, SIDE, SIDE),
+        (1, channels, 2 * SIDE, 2 * SIDE),
+        (1, channels, 9, 2 * SIDE, 2 * SIDE),
+        (2, channels, TOKENS),
+        (1, channels, 1024),
+        (2, channels),
+    ]
+    axes = len(_first(config, "axes_dims_rope", "axes_dim_rope") or (0, 0, 0))
+    asked = [n for n, p in takes.items() if n in _GIVEN or _is_required(p)]
+    for shape, whole, truth, batched in product(hidden, (True, False), (torch.long, torch.bool), (False, True)):
+        batch: dict[str, Any] = {}
+        for name in asked:
+            value = _value(name, shape, axes, whole, truth, batched)
+            if value is not None:
+                batch[name] = value
+        yield batch | _flags(takes)
+        lean = {n: v for n, v in batch.items() if _is_required(takes[n])}
+        if len(lean) < len(batch):
+            yield lean | _flags(takes)
+
+
+def _flags(takes: Any) -> dict[str, Any]:
+    return {"sample_posterior": False} if "sample_posterior" in takes else {}
+
+
+def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: torch.dtype, batched: bool) -> Any:
+    """A value for an argument, by its name."""
+    rows = shape[0]
+    if name in ("hidden_states", "sample", "latents", "z", "x", "controlnet_cond", "image_latents"):
+        return _normal(*shape)
+    if "timestep" in name or name == "sigma":
+        return torch.tensor([3, 7][:rows]) if whole else torch.tensor([0.3, 0.7][:rows])
+    if name == "guidance":
+        return torch.ones(rows)
+    if name.endswith("_mask"):
+        return torch.ones(rows, TEXT, dtype=truth)
+    if name.startswith("pooled") or name in ("text_embeds", "proj_embedding"):
+        return _normal(rows, WIDTH)
+    if name in ("img_ids", "txt_ids"):
+        count = TEXT if name == "txt_ids" else shape[1] if len(shape) == 3 else TOKENS
+        ids = torch.arange(count)[:, None].expand(count, axes).float()
+        return ids.expand(rows, count, axes) if batched else ids
+    if "hidden_states" in name or "embeds" in name or "embedding" in name:
+        return _normal(rows, TEXT, WIDTH)
+    if name.endswith("input_ids"):
+        return torch.arange(TEXT).expand(rows, TEXT)
+    if name == "fps":
+        return torch.tensor([8] * rows)
+    counts = {"num_frames": 5, "height": SIDE, "width": SIDE, "conditioning_scale": 1.0}
+    return counts.get(name)
+
+
+def _normal(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
+
+
+def _first(config: Any, *names: str) -> Any:
+    return next((config[name] for name in names if config.get(name) is not None), None)

@@ -1,0 +1,153 @@
+"""Judges models, each in a process of its own, so that a crash, a hang or a leak costs one row."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rematch.zoo import NotBuilt, build
+
+SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT = "safe", "not safe", "no switch", "not judged", "not built"
+"""The answers. "no switch": the model has none, or it checkpoints nothing in this model."""
+_MOST_MEMORY = 8 << 30
+Record = dict[str, Any]
+
+
+def record_of(place: str) -> Record:
+    """The answer for one model, as data."""
+    from rematch.safe import judge_model
+
+    record: Record = {"model": place}
+    try:
+        made = build(place)
+    except NotBuilt as error:
+        return record | {"answer": NOT_BUILT, "why": str(error)}
+    record["parameters"] = sum(p.numel() for p in made.model.parameters())
+    try:
+        verdict = judge_model(made.model, *made.args, kwargs=made.kwargs, loss=made.loss)
+    except RuntimeError as error:
+        return record | {"answer": NOT_JUDGED, "why": _line(str(error))}
+    record["switch"] = verdict.switch
+    if verdict.own is None:
+        record |= {"answer": NO_SWITCH, "why": verdict.why_not}
+    else:
+        record |= {"answer": SAFE if verdict.own.safe else UNSAFE, "findings": _findings(verdict.own)}
+        record["tried"] = len({name for names in verdict.own.tried.values() for name in names})
+    record["blocks"] = [_of_block(block) for block in verdict.blocks]
+    return record
+
+
+def _of_block(block: Any) -> Record:
+    if block.verdict is None:
+        return {"class": block.kind, "answer": NOT_JUDGED, "why": _line(block.why_not)}
+    answer = SAFE if block.verdict.safe else UNSAFE
+    return {"class": block.kind, "answer": answer, "findings": _findings(block.verdict)}
+
+
+def _findings(verdict: Any) -> list[Record]:
+    kept = ("cause", "remark", "differs", "since", "variants", "scenarios")
+    return [{key: finding.to_json()[key] for key in kept} for finding in verdict.findings if not finding.only_with]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+class _Child:
+    """A process that judges one model."""
+
+    def __init__(self, place: str, limit: float) -> None:
+        self.place, self._begin, self._limit, self._data = place, time.monotonic(), limit, b""
+        self.pipe, write = os.pipe()
+        self.process = os.fork()
+        if self.process == 0:
+            os.close(self.pipe)
+            _judge_in_child(place, write)
+        os.close(write)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._begin
+
+    @property
+    def late(self) -> bool:
+        return self.seconds > self._limit
+
+    def read(self) -> bool:
+        """Takes what has come; True at the end."""
+        data = os.read(self.pipe, 1 << 16)
+        self._data += data
+        return not data
+
+    def kill(self) -> None:
+        """Ends it, and what it has started."""
+        try:
+            os.killpg(self.process, signal.SIGKILL)
+        except ProcessLookupError:
+            os.kill(self.process, signal.SIGKILL)
+
+    def end(self) -> Record:
+        """Its record, or one that says how it ended."""
+        os.close(self.pipe)
+        late = self.late and not self._data
+        if late:
+            self.kill()
+        _, status = os.waitpid(self.process, 0)
+        try:
+            record = json.loads(self._data)
+        except ValueError:
+            why = f"its process ended with status {status}"
+            if os.WIFSIGNALED(status):
+                why = f"its process died of signal {os.WTERMSIG(status)}"
+            if late:
+                why = f"it was not done after {self._limit:.0f} s"
+            record = {"model": self.place, "answer": NOT_JUDGED, "why": why}
+        return record | {"seconds": round(self.seconds, 1)}
+
+
+def _judge_in_child(place: str, write: int) -> None:
+    """Never returns."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    try:
+        import torch
+
+        torch.set_num_threads(1)
+        record = record_of(place)
+    except BaseException as error:
+        why = _line(f"{type(error).__name__}: {error}")
+        record = {"model": place, "answer": NOT_JUDGED, "why": why}
+    with os.fdopen(write, "w") as answer:
+        answer.write(json.dumps(record))
+    os._exit(0)
+
+
+def judged(places: Sequence[str], limit: float, jobs: int) -> Iterator[Record]:
+    """The records of models, `jobs` at a time and in the order in which they are done; each may take `limit`
+    seconds. Those that run are ended where it is left early."""
+    waiting = list(reversed(places))
+    running: list[_Child] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                running.append(_Child(waiting.pop(), limit))
+            ready, _, _ = select.select([child.pipe for child in running], [], [], 1.0)
+            done = [child for child in running if (child.pipe in ready and child.read()) or child.late]
+            for child in done:
+                running.remove(child)
+                yield child.end()
+    finally:
+        for child in running:
+            child.kill()
+            child.end()

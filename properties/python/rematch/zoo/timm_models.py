@@ -1,0 +1,148 @@
+"""Models of timm: one for each of its modules, made small by the arguments of its classes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import timm
+import torch
+from timm.models import _registry
+
+from rematch.zoo import Built, NotBuilt
+from rematch.zoo.narrow import narrow
+from rematch.zoo.shrink import DROPOUT, HEADS, IMAGE, WIDTH
+from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+
+CLASSES = 10
+ENOUGH = 1_000_000
+"""A model with fewer parameters is small."""
+_SIZES = (
+    "test", "atto", "zepto", "femto", "pico", "nano", "micro", "xxs", "xxt", "xs", "xt", "tiny", "t", "mini", "s",
+    "small",
+)  # fmt: skip
+_DROPS = ("drop_rate", "drop_path_rate", "attn_drop_rate", "proj_drop_rate", "pos_drop_rate")
+
+
+@cache
+def names() -> list[str]:
+    """The smallest model of each module, by what its name says."""
+    found = defaultdict(list)
+    for name in timm.list_models():
+        found[_registry._model_to_module[name]].append(name)
+    return sorted(min(models, key=_rank) for models in found.values())
+
+
+def _rank(name: str) -> tuple[int, list[int], str]:
+    words = name.split("_")
+    size = min((_SIZES.index(word) for word in words if word in _SIZES), default=len(_SIZES))
+    return size, [int(n) for n in re.findall(r"\d+", name)], name
+
+
+def build(name: str) -> Built:
+    """Raises NotBuilt."""
+    if name not in _registry._model_to_module:
+        raise NotBuilt(f"timm has no model {name}")
+    why, best = "", None
+    ways = [(how, factor) for factor in (4, 1) for how in (_smallest, _shallow, _with_dropout)]
+    for how, factor in [(_smallest, 1), *ways]:
+        if best is not None and (factor == 1 or _count(best.model) < ENOUGH):
+            break
+        try:
+            with narrow(factor) if factor > 1 else nullcontext():
+                model = _made(name, how).train()
+        except Exception as error:
+            why = why or f"its constructor: {sentence(error)}"
+            continue
+        if _count(model) > MOST_PARAMETERS:
+            why = f"it has {_count(model):,} parameters when it is as small as the rules make it"
+            continue
+        for batch in _batches(model):
+            failure = fails(model, (batch,), {})
+            if not failure:
+                if best is None or _count(model) < _count(best.model):
+                    best = Built(model, (batch,), {}, loss_of)
+                break
+            why = f"no batch was found that it takes: {failure}"
+    if best is None:
+        raise NotBuilt(why)
+    return best
+
+
+def _count(model: Any) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def _batches(model: Any) -> Iterator[torch.Tensor]:
+    size = model.default_cfg.get("input_size", (3, 224, 224))
+    for extent in (IMAGE, 96, size[-1]):
+        yield torch.randn(2, size[0], extent, extent, generator=torch.Generator().manual_seed(2))
+
+
+def _made(name: str, how: Any) -> Any:
+    """Calls what makes the model; the arguments that it hands to the class are changed on the way."""
+    module = import_module(f"timm.models.{_registry._model_to_module[name]}")
+    make = module.build_model_with_cfg
+
+    def smaller(kind: Any, *args: Any, **kwargs: Any) -> Any:
+        takes = {n: p.default for n, p in _parameters(kind).items()}
+        return make(kind, *args, **{**kwargs, **how({**takes, **kwargs}, takes)})
+
+    module.build_model_with_cfg = smaller
+    try:
+        torch.manual_seed(0)
+        return timm.create_model(name, pretrained=False, num_classes=CLASSES)
+    finally:
+        module.build_model_with_cfg = make
+
+
+def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(kind).parameters)
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in found.values()) and isinstance(kind, type):
+        for base in kind.__mro__[1:-1]:
+            found = {**inspect.signature(base).parameters, **found}
+    return found
+
+
+def _with_dropout(given: Mapping[str, Any], takes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: DROPOUT for name in _DROPS if name in takes}
+
+
+def _shallow(given: Mapping[str, Any], takes: Mapping[str, Any]) -> dict[str, Any]:
+    new = _with_dropout(given, takes)
+    for name in ("depth", "depths", "layers", "num_layers", "num_blocks", "stage_blocks"):
+        if name in takes and (value := given[name]):
+            if isinstance(value, int):
+                new[name] = min(value, 2)
+            elif isinstance(value, (list, tuple)) and all(isinstance(v, int) for v in value):
+                new[name] = type(value)(min(v, 1 if len(value) > 2 else 2) for v in value)
+    if "img_size" in takes:
+        new["img_size"] = IMAGE
+    return new
+
+
+def _smallest(given: Mapping[str, Any], takes: Mapping[str, Any]) -> dict[str, Any]:
+    new = _shallow(given, takes)
+    for name, value in given.items():
+        if name not in takes or isinstance(value, bool):
+            continue
+        if re.search(r"num_heads$|^heads$", name):
+            new[name] = _each(value, lambda v: min(v, HEADS))
+        elif re.search(r"^(embed_|hidden_)?dims?$|embed_dims$|^channels$|^widths$|^stage_dims$", name):
+            least = min(value) if isinstance(value, (list, tuple)) and value else value
+            to = WIDTH if value is least else 16
+            if isinstance(least, int) and least > 16:
+                new[name] = _each(value, lambda v, least=least, to=to: v * to // least)
+    return new
+
+
+def _each(value: Any, to: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(_each(v, to) for v in value)
+    return to(value) if isinstance(value, int) else value

@@ -1,0 +1,94 @@
+"""Models of transformers: one for each kind of configuration that it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto import configuration_auto, modeling_auto
+
+from rematch.zoo import Built, NotBuilt
+from rematch.zoo.batches import batches
+from rematch.zoo.exceptions import OVER
+from rematch.zoo.shrink import Shrinker
+from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+
+_TASKS = (
+    "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM",
+    "IMAGE_CLASSIFICATION", "VIDEO_CLASSIFICATION", "CTC", "AUDIO_CLASSIFICATION", "OBJECT_DETECTION",
+    "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION", "PRETRAINING",
+)  # fmt: skip
+"""Of the models of a configuration the one for the first of these tasks is built, otherwise the bare model."""
+
+
+@cache
+def names() -> list[str]:
+    """Names of classes, one for each kind of configuration, by kind."""
+    found = {}
+    for kind in configuration_auto.CONFIG_MAPPING_NAMES:
+        for task in (*_TASKS, ""):
+            table = f"MODEL_FOR_{task}_MAPPING_NAMES" if task else "MODEL_MAPPING_NAMES"
+            if task == "PRETRAINING":
+                table = "MODEL_FOR_PRETRAINING_MAPPING_NAMES"
+            name = getattr(modeling_auto, table, {}).get(kind)
+            if name:
+                found.setdefault(name if isinstance(name, str) else name[0], kind)
+                break
+    return list(found)
+
+
+def prepare() -> None:
+    """Imports what most models need, and prints no warnings."""
+    transformers.logging.set_verbosity_error()
+    for name in ("LlamaForCausalLM", "ViTForImageClassification", "WhisperForConditionalGeneration"):
+        getattr(transformers, name)
+
+
+def build(name: str) -> Built:
+    """Raises NotBuilt."""
+    kind = getattr(transformers, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
+        raise NotBuilt(f"transformers has no model {name}")
+    model = _model(kind, name).train()
+    reasons: list[str] = []
+    for kwargs in batches(model):
+        why = fails(model, (), kwargs)
+        if not why:
+            torch.manual_seed(0)
+            return Built(model, (), kwargs, loss_of)
+        reasons.append(why)
+    raise NotBuilt(f"no batch was found that it takes: {reasons[0] if reasons else 'its inputs are not known'}")
+
+
+def _model(kind: Any, name: str) -> Any:
+    try:
+        config = Shrinker(OVER.get(name)).shrunk(kind.config_class())
+    except Exception as error:
+        raise NotBuilt(f"its configuration: {sentence(error)}") from error
+    for part in _configs(config):
+        if hasattr(part, "use_cache"):
+            # Checkpointing turns it off, and a training step has no use for it.
+            part.use_cache = False
+    try:
+        with torch.device("meta"):
+            count = sum(p.numel() for p in kind(config).parameters())
+    except Exception:
+        # Not every model can be made without its numbers.
+        count = 0
+    if count > MOST_PARAMETERS:
+        raise NotBuilt(f"it has {count:,} parameters when it is as small as the rules make it")
+    torch.manual_seed(0)
+    try:
+        return kind(config)
+    except Exception as error:
+        raise NotBuilt(f"its constructor: {sentence(error)}") from error
+
+
+def _configs(config: Any) -> Iterator[Any]:
+    yield config
+    for value in vars(config).values():
+        if isinstance(value, transformers.PreTrainedConfig):
+            yield from _configs(value)
