@@ -234,3 +234,21 @@ def test_the_command_line(capsys):
 
 def example():
     return mlp(2), (torch.randn(64, 8),), {}
+
+
+def test_a_coarse_table_has_the_cheapest_and_the_least():
+    draw = random.Random(seed := random.randrange(1 << 32))
+    chain = random_chain(draw, 6, 3)
+
+    def within(budget):
+        return cheapest(chain, budget)
+
+    every, some = frontier(within), frontier(within, 7)
+    assert set(some) <= set(every) and some[0].cost == every[0].cost and some[-1] == every[-1], f"seed {seed}"
+
+
+def test_what_cannot_be_planned_says_what_to_do():
+    with pytest.raises(ValueError, match="before torch.compile"):
+        plan_model(torch.compile(mlp(2), backend="eager"), torch.randn(8, 8))
+    with pytest.raises(ValueError, match="no submodule that ran matches 'layers"):
+        plan_model(mlp(2), torch.randn(8, 8), blocks="layers.*")

@@ -69,7 +69,7 @@ def peak_of(chain: Chain, options: Sequence[int]) -> int:
     return max(most, live + chain.tail[options[0], options[-1]])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _State:
     cost: int
     forward: int
@@ -113,23 +113,33 @@ def cheapest(chain: Chain, budget: int) -> Choice | None:
     return Choice(best.cost, peak_of(chain, options), options)
 
 
-def frontier(cheapest_within: Callable[[int], Choice | None]) -> list[Choice]:
-    """All choices that no other one beats in both cost and peak, the cheapest first. `cheapest_within`: the
+def frontier(cheapest_within: Callable[[int], Choice | None], apart: int = 1) -> list[Choice]:
+    """Choices that no other one beats in both cost and peak, the cheapest first: all of them, or, where `apart` is
+    more than 1, such that peaks are so many bytes apart, and the one with the least peak. `cheapest_within`: the
     cheapest choice within a number of bytes."""
     found: list[Choice] = []
-    budget = 1 << 62
-    while (choice := cheapest_within(budget)) is not None:
-        if found and found[-1].cost == choice.cost:
-            found.pop()
-        found.append(choice)
-        budget = choice.peak - 1
+    budget, step = 1 << 62, apart
+    while step:
+        choice = cheapest_within(budget)
+        if choice is None:
+            # Nothing is so low: half a step down from the last one.
+            step //= 2
+        else:
+            if found and found[-1].cost == choice.cost:
+                found.pop()
+            found.append(choice)
+        if found:
+            budget = found[-1].peak - max(1, step)
     return found
 
 
 def _unbeaten(found: list[_State]) -> list[_State]:
     """Sorted by cost; of those that cost no more, none may have both levels at most as high."""
     kept: list[_State] = []
+    # The lowest levels so far: of those that were kept, the ones that no later one is below.
+    lowest: list[_State] = []
     for state in sorted(found, key=lambda s: (s.cost, s.forward, s.backward)):
-        if not any(k.forward <= state.forward and k.backward <= state.backward for k in kept):
+        if not any(k.forward <= state.forward and k.backward <= state.backward for k in lowest):
             kept.append(state)
+            lowest = [k for k in lowest if k.forward < state.forward or k.backward < state.backward] + [state]
     return kept

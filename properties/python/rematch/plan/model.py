@@ -27,6 +27,8 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
 """So often a plan that measures otherwise than promised is planned anew, with what was measured."""
+_MOST_POINTS = 40
+"""So many points between nothing and the plain peak has the table of peaks and times at most."""
 _PROGRESS_AFTER = 2.0
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -83,6 +85,10 @@ def plan_model(
 
     Raises ValueError where no choice is within the budget, and for a batch or a pattern that gives no block.
     """
+    if not isinstance(model, nn.Module) or hasattr(model, "_orig_mod"):
+        raise ValueError(
+            f"[plan_model] a module is planned as it is before torch.compile(); got {type(model).__name__}"
+        )
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
             raise ValueError(
@@ -191,11 +197,17 @@ class _Planner:
                 return min(fit, default=None)
             return cheapest(table.chain(costs), limit)
 
-        least = frontier(within)[-1]
         plain_peak = self._plain.curve.peak
-        limit = least.peak if budget is None else bytes_of(budget, plain_peak)
-        choice, seen = self._settle(within, limit, note, least)
-        points = [Point(c.peak, self._seconds(seconds, c), self._choices(c.options)) for c in frontier(within)]
+        apart = max(1, plain_peak // _MOST_POINTS)
+        choices = frontier(within, apart)
+        limit = choices[-1].peak if budget is None else bytes_of(budget, plain_peak)
+        choice, seen = self._settle(within, limit, note, choices[-1])
+        differs = self._differing(seen)
+        if others := [name for name in self._differs if name not in differs]:
+            self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
+        if choice not in choices:
+            choices = frontier(within, apart)
+        points = [Point(c.peak, self._seconds(seconds, c), self._choices(c.options)) for c in choices]
         return Plan(
             name=type(self._step.model).__name__,
             choices=self._choices(choice.options),
@@ -206,9 +218,10 @@ class _Planner:
             seen=seen,
             seconds=None if self._step.is_fake else seconds,
             cost=choice.cost,
+            seconds_measured=None if self._step.is_fake else self._timed(choice.options, seconds),
             points=points,
             kinds=self._kinds(measured, costs),
-            differs=list(self._differs),
+            differs=differs,
             notes=self._notes,
             step=self._step,
             took=time.monotonic() - self._begin,
@@ -258,10 +271,12 @@ class _Planner:
             ) from error
         if seen.executions != self._plain.executions:
             raise ValueError("[plan_model] the blocks that run differ from step to step, though seeds are the same")
-        for name, value in self._plain.numbers.items():
-            if seen.numbers.get(name) != value:
-                self._differs[name] = None
+        self._differs.update(dict.fromkeys(self._differing(seen)))
         return seen
+
+    def _differing(self, seen: Measured) -> list[str]:
+        """Gradients and buffers whose bits are not those of the plain step."""
+        return [name for name, value in self._plain.numbers.items() if seen.numbers.get(name) != value]
 
     def _choices(self, chosen: Sequence[int]) -> dict[str, str]:
         return {name: self._options[o] for name, o in zip(self._names, chosen, strict=True)}
@@ -281,13 +296,18 @@ class _Planner:
                 plain = plain or runs
                 of = {name: 0.0 for name in names}
                 for i, name in enumerate(executions):
-                    slower = min(r.forward[i] for r in runs) - min(r.forward[i] for r in plain)
-                    of[name] += max(0.0, slower) + min(r.again[i] for r in runs)
+                    more = min(r.forward[i] for r in runs) - min(r.forward[i] for r in plain)
+                    of[name] += max(0.0, more) + min(r.again[i] for r in runs)
                 # Blocks that are alike cost the same: what differs is noise.
                 alike: dict[Any, list[float]] = {}
                 for name in names:
                     alike.setdefault(kinds[name], []).append(of[name])
                 of = {name: median(alike[kinds[name]]) * 1e9 for name in names}
+                # What a step takes longer is more than its recomputations: random states are kept and put back,
+                # tensors are packed. Blocks share it as they share the rest.
+                slower = min(r.seconds for r in runs) - min(r.seconds for r in plain)
+                share = max(1.0, slower * 1e9 / max(1.0, sum(of.values())))
+                of = {name: cost * share for name, cost in of.items()}
             for i, name in enumerate(names):
                 costs[i].append(0 if number == 0 else max(1, int(of[name])))
         return costs, min((run.seconds for run in plain), default=0.0)
@@ -295,6 +315,12 @@ class _Planner:
     def _time(self, option: int) -> Measured:
         self._tell()
         return self._step.times_of(self._choices([option] * len(self._names)))
+
+    def _timed(self, chosen: Sequence[int], plain: float) -> float:
+        """Seconds of a step with a choice, the least of several."""
+        if not any(chosen):
+            return plain
+        return min(self._step.times_of(self._choices(chosen)).seconds for _ in range(self._repeats))
 
     def _operations(self, measured: Mapping[tuple[int, ...], Measured], option: int) -> dict[str, float]:
         chosen = tuple([option] * len(self._names))

@@ -54,6 +54,9 @@ class Plan:
     seconds: float | None
     """Of a plain step; None on fake tensors."""
     cost: int
+    """What is promised beyond a plain step: nanoseconds; on fake tensors operations."""
+    seconds_measured: float | None
+    """Of a step with this plan."""
     points: list[Point]
     kinds: list[BlockKind]
     differs: list[str]
@@ -101,9 +104,10 @@ class Plan:
         )
 
     def _slower(self) -> str:
-        if self.seconds is None:
+        if self.seconds is None or self.seconds_measured is None:
             return f", {self.cost:.3g} operations more"
-        return f", {self.cost / 1e9 / self.seconds:+.0%} time" if self.seconds else ""
+        promised, measured = self.cost / 1e9 / self.seconds, self.seconds_measured / self.seconds - 1
+        return f", {measured:+.0%} time (promised {promised:+.0%})"
 
     def _warning(self) -> str:
         if not self.differs:
@@ -184,6 +188,7 @@ class Plan:
             "plain": self.plain_peak,
             "least": self.least_peak,
             "seconds": self.seconds,
+            "seconds_measured": self.seconds_measured,
             "cost": self.cost,
             "cost_unit": "operations" if self.seconds is None else "nanoseconds",
             "peak": {
