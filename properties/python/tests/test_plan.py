@@ -29,6 +29,26 @@ def mlp(blocks=3, width=16):
     return nn.Sequential(nn.Linear(8, width), nn.Sequential(*layers), nn.Linear(width, 2))
 
 
+def random_model(draw):
+    """Blocks of several kinds, and what is called with them."""
+    width = draw.choice([16, 24])
+
+    def block():
+        inner = draw.choice([width, 4 * width])
+        return draw.choice(
+            [
+                lambda: nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Dropout(0.2), nn.Linear(inner, width)),
+                lambda: nn.TransformerEncoderLayer(width, 2, inner, 0.1, batch_first=True),
+                lambda: nn.Sequential(nn.LayerNorm(width), nn.Linear(width, width), nn.GELU(), nn.ReLU(inplace=True)),
+                lambda: nn.Sequential(nn.Dropout(0.1), nn.Linear(width, width), nn.Tanh()),
+            ]
+        )()
+
+    layers = [block() for _ in range(draw.randint(3, 8))]
+    rest = nn.Linear(width, draw.choice([4, 500]))
+    return nn.Sequential(nn.Linear(8, width), nn.Sequential(*layers), rest), torch.randn(8, draw.choice([8, 32]), 8)
+
+
 def random_chain(draw, blocks, options):
     def pairs(low, high):
         keys = [(before, o) for before in (NONE, *range(options)) for o in range(options)]
@@ -74,6 +94,19 @@ def test_what_is_promised_is_what_is_measured(blocks):
     plan = plan_model(mlp(blocks), torch.randn(64, 8), budget="90%", optimizer="adamw", repeats=1)
     assert plan.measured == plan.promised <= plan.budget < plan.plain_peak
     assert (plan.notes, plan.differs) == ([], [])
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
+def test_what_is_promised_of_random_chains_is_what_is_measured(seed):
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    model, x = random_model(draw)
+    optimizer = draw.choice([None, "adamw", "sgd"])
+    least = plan_model(model, x, optimizer=optimizer, blocks="1.*", repeats=1)
+    budget = draw.randint(least.measured, least.plain_peak)
+    plan = plan_model(model, x, budget=budget, optimizer=optimizer, blocks="1.*", repeats=1)
+    assert plan.measured == plan.promised <= budget, f"seed {seed}"
+    assert (plan.notes, plan.differs) == ([], []), f"seed {seed}"
 
 
 def test_a_plan_is_measured_alike_by_a_meter_of_ones_own():
