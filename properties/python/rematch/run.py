@@ -194,11 +194,15 @@ class Run(Steps):
         self.gradients = [None] * len(self.gradients)
 
     def evaluate(self) -> np.ndarray:
-        self.model = self._function(self._evaluated.text(), "model")
+        trained, self.model = self.model, self._function(self._evaluated.text(), "model")
         self._set_modes(False)
         extras = [self.names[e] for e in self.framework.extras]
         x = self.request.arrays.reevaluation
-        return self.framework.numpy(self.call(extras, *self.framework.given(self, x))[0])
+        output = self.framework.numpy(self.call(extras, *self.framework.given(self, x))[0])
+        # A step that later runs share calls this run's model where it has to be traced again.
+        self.model = trained
+        self._set_modes(self.protocol.train)
+        return output
 
     def _state(self, layer: int, role: str) -> np.ndarray:
         own = self.modules.get(f"m{layer}")

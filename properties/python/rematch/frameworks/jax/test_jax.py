@@ -117,3 +117,27 @@ def test_what_a_policy_saves_does_not_run_again(start, truly):
         _, checkpointed = both(subject, {**case(LAYERS[:2], (0, 2)), "options": {"policy": policy}})
         [promise] = checkpointed["promises"]
         assert promise["name"] == "policy" and ("broken" not in promise) == truly
+
+
+FORGETS = """
+from rematch import serve
+from rematch.frameworks.equinox.adapter import Equinox
+
+class Forgets(Equinox):
+    def let_go(self):
+        super().let_go()
+        self.drop_compiled()
+
+serve(Forgets())
+"""
+
+
+def test_a_step_that_is_traced_again_trains_though_the_run_that_made_it_was_evaluated(
+    start: Callable[..., Harness],
+) -> None:
+    pytest.importorskip("equinox")
+    subject = start(sys.executable, "-c", FORGETS)
+    subject.hello()
+    given = run_of(case(LAYERS[:4], (0, 3), steps=1, reevaluate=True))
+    subject.record(**given, checkpointed=False)
+    assert not differing(subject.record(checkpointed=False))
