@@ -189,10 +189,14 @@ class TorchModel:
         trained, self.train = self.train, False
         run_of, self._run_of = self._run_of, self._computes(False)
         watch, self.watch = self.watch, Watch()
+        modes = [(own.module, own.module.training) for own in self._custom.values()]
         layers = len(self.request.case.layers)
         state = Forward(-1, 0, [0] * layers, list(inputs))
         outputs = (run or self._run_plain)(state)
         self.train, self._run_of, self.watch = trained, run_of, watch
+        # A module that checkpoints its own blocks recomputes them without being entered again.
+        for module, mode in modes:
+            module.train(mode)
         return outputs[0]
 
     def _run_plain(self, state: Forward) -> Values:

@@ -17,6 +17,16 @@ from rematch import serve
 from rematch.pytorch import CustomLayer, TorchSubject
 
 NOISE = CustomLayer("noise", "N C -> N C", "nn.Identity()", "x + torch.rand_like(x)")
+# A module that checkpoints its own part, as models do: what recomputes it does not enter the layer.
+WITHIN = []
+ITSELF = lambda m, x: checkpoint(m, x, use_reentrant=True) if WITHIN else m(x)
+OWN = CustomLayer("own", "N C -> N C", "nn.Dropout()", ITSELF)
+
+def calls(function, *inputs, **options):
+    WITHIN.append(1)
+    outputs = function(*inputs)
+    WITHIN.clear()
+    return outputs
 
 def drops(function, *inputs, context_fn=None, **options):
     return checkpoint(function, *inputs, **options)
@@ -81,6 +91,16 @@ def test_an_evaluation_between_forward_and_backward_changes_nothing_though_it_dr
     checkpointed = harness.record(checkpointed=True)
     assert checkpointed["promises"] == [{"name": "inference"}]
     assert plain["streams"] == checkpointed["streams"]
+    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+
+
+@pytest.mark.parametrize("scope", ["no_grad", "inference_mode"])
+def test_an_evaluation_leaves_modules_that_checkpoint_their_own_parts_in_training(start_python, scope):
+    harness = start_python(SUBJECT.replace("{function}", "calls, layers=[OWN]"))
+    own = {"kind": "custom", "layer": harness.hello()["layers"][0]}
+    case = chain("linear", own, plan={"segments": [segment(0, 2)]}, options={"inference": scope})
+    harness.record(**run_of(case))
+    checkpointed = harness.record(checkpointed=True)
     assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
 
 
