@@ -10,6 +10,7 @@ from types import FunctionType
 from typing import Any
 
 import torch
+import torch._dynamo.config as dynamo_config
 import torch._dynamo.guards as guards
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
@@ -186,15 +187,17 @@ class CompiledModel(TorchModel):
         return run
 
     def _broken(self, begin: int, end: int, segments: Segments) -> Callable[..., Values]:
-        """A function with graph breaks. Each has code of its own, as compiled code belongs to that."""
+        """A function with graph breaks. Each has code of its own, as compiled code belongs to that: a break within
+        what others share, a layer's function say, is an error."""
         names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
+        names["whole"] = torch._dynamo.error_on_graph_break
         within = self.request.case.options[GRAPHS] == BROKEN
         functions, lines, layer = [], [], begin
 
         def called(*ranges: tuple[int, int]) -> list[str]:
             for begin, end in ranges:
                 names[f"layers_{begin}_{end}"] = self._layers(begin, end)
-            return [f"values = layers_{begin}_{end}(*values)" for begin, end in ranges]
+            return [f"with whole(True): values = layers_{begin}_{end}(*values)" for begin, end in ranges]
 
         def broken(name: str, lines: list[str]) -> str:
             body = "\n    graph_break()\n    ".join([*lines, "return values"])
@@ -209,7 +212,7 @@ class CompiledModel(TorchModel):
                 lines.append(f"values = checkpoint(segment_{at}, *values, **options_{at})")
             else:
                 names[f"segment_{at}"] = partial(self._run_checkpoint, segment, None)
-                lines.append(f"values = segment_{at}(values)")
+                lines.append(f"with whole(True): values = segment_{at}(values)")
         middle = layer if segments else (layer + end) // 2
         lines += called(*[r for r in ((layer, middle), (middle, end)) if r[0] < r[1]])
         exec("\n".join([*functions, broken("run", lines)]), names)
@@ -294,6 +297,9 @@ class CompiledSubject(TorchSubject):
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
         inductor_config.compile_threads = 1
+        if compilation.backend == "inductor" and not compilation.defaults:
+            # What has a break within a checkpoint runs eagerly, and eager kernels round otherwise.
+            self.options[GRAPHS].remove(BROKEN)
         if compilation.defaults:
             self.rounds, self.may_vary = "differently", True
             # Evaluations are compared to the bit.
@@ -306,6 +312,10 @@ class CompiledSubject(TorchSubject):
             # Kernels are compiled in half the time, and round alike wherever they are fused.
             inductor_config.cpp.simdlen = 1
             inductor_config.emulate_precision_casts = True
+            # Whether convolutions take channels last, and round so, depends on what else is in their graph.
+            inductor_config.layout_optimization = False
+        # As they are where one graph is asked for.
+        dynamo_config.capture_dynamic_output_shape_ops = dynamo_config.capture_scalar_outputs = True
         # Findings must not depend on earlier compilations.
         inductor_config.fx_graph_cache = False
         functorch_config.enable_autograd_cache = False

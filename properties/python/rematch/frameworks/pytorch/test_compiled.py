@@ -20,6 +20,9 @@ def plan(*segments):
 
 MODEL = chain("linear", "dropout", "tanh", "linear", plan=plan(segment(0, 3)), protocol=TRAINABLE)
 
+NARROW = {"kind": "linear", "features": 4}
+RAGGED = chain("linear", NARROW, "stochastic_depth", "linear", plan=plan(segment(0, 1), segment(1, 2)))
+
 
 @pytest.fixture(scope="module")
 def compiled():
@@ -59,6 +62,8 @@ def differing(subject, case):
         chain("linear", "tanh", "dropout", plan=plan(segment(0, 3, keep=[{"op": "dropout"}]))),
         {**MODEL, "options": {"graphs": "several"}},
         {**MODEL, "options": {"graphs": "several, and within segments", "inference": "no_grad"}},
+        # Linear layers of two shapes around what would break a graph: compiled code of one must not run for the other.
+        {**RAGGED, "options": {"graphs": "several"}},
         {**MODEL, "options": {"policy": "every second product", "inference": "inference_mode"}},
         {**MODEL, "options": {"policy": "everything"}},
     ],
@@ -136,6 +141,13 @@ def test_a_case_with_graph_breaks_is_compiled_in_parts(start_python, graphs, exp
     assert "error" not in subject.record(**run_of({**MODEL, "options": options}))
     _, _, printed = subject.close()
     assert sum(line.startswith("forward") for line in printed.splitlines()) == expected
+
+
+def test_no_segment_of_inductor_has_breaks_within_as_it_would_run_eagerly_and_round_otherwise():
+    from rematch.frameworks.pytorch.compiled import BROKEN, GRAPHS, Compilation, CompiledSubject
+
+    assert BROKEN in CompiledSubject(Compilation()).options[GRAPHS]
+    assert BROKEN not in CompiledSubject(Compilation("inductor")).options[GRAPHS]
 
 
 @pytest.mark.parametrize("preserved", [True, False])
