@@ -33,6 +33,8 @@ class Region:
     reentrant: bool
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    memory: Any = None
+    """Whatever a listener keeps of the forward, as long as a recomputation may come."""
 
 
 class Regions:

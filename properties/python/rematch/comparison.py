@@ -1,0 +1,164 @@
+"""Where a recomputation differs from its forward."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from rematch.executions import Entry, Execution, Noted
+from rematch.fingerprint import bits
+
+ROUNDING = 8
+"""Units in the last place of the largest element: so far may results be off where a device adds in any order."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A result of an operator, or a state, that is another in the recomputation than in the forward."""
+
+    module: str
+    operator: str
+    name: str
+    """The state: a parameter, a buffer or an argument; "" for a result."""
+    element: int | None
+    """The index of the first element that differs, counted in one dimension; None where none of those kept does."""
+    now: Any
+    was: Any
+    differing: int
+    compared: int
+    elements: int
+    draws: bool
+    rounding: bool
+
+    @property
+    def values(self) -> str:
+        """Such as: element 17 is 4, in the forward 2 (3 of 128 elements)."""
+        sampled = self.compared < self.elements
+        kept = f"{self.compared:,} that are kept of {self.elements:,}" if sampled else f"{self.elements:,}"
+        if self.element is None:
+            return f"none of the {kept} elements shows it"
+        now, was = _shown(self.now, self.was)
+        return f"element {self.element:,} is {now}, in the forward {was} ({self.differing:,} of {kept} elements)"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`first` differs first, `route` is the first integer or Boolean after it. A recomputation may also run an
+    `astray` operator that its forward never ran. `states` are others when they are read, `advanced` those of
+    them that the forward itself has changed."""
+
+    first: Difference | None
+    route: Difference | None
+    astray: Entry | None
+    states: tuple[Difference, ...]
+    advanced: frozenset[str]
+
+    @property
+    def same(self) -> bool:
+        """Only rounding differs, if anything."""
+        return self.first is None and self.astray is None and not self.states
+
+
+def compare(forward: Execution, again: Execution) -> Comparison:
+    """Waits for the device once, and again for each difference. The recomputation may have stopped early."""
+    if forward.prints is None or again.prints is None:
+        return Comparison(None, None, None, (), frozenset())
+    both = torch.cat((forward.prints, again.prints.to(forward.prints.device))).tolist()
+    was, now = both[: len(forward.prints)], both[len(forward.prints) :]
+    states, advanced = _states(forward, again, was, now)
+    read = {difference.name: again.read_at[difference.name] for difference in states}
+    first = route = None
+    differing, astray = _differing(forward, again, was, now)
+    for number, before in differing:
+        noted = again.results[number]
+        if first is not None and noted.entry.dtype.is_floating_point:
+            continue
+        found = _difference(forward.results[before], noted)
+        if found.rounding and not any(at <= number for at in read.values()):
+            continue
+        if first is None:
+            first = found
+        if not noted.entry.dtype.is_floating_point:
+            route = found if found is not first else None
+            break
+    return Comparison(first, route, astray, states, advanced)
+
+
+def _states(forward: Execution, again: Execution, was: list[int], now: list[int]) -> tuple[Any, frozenset[str]]:
+    before = dict(zip(forward.reads, was[len(forward.results) :], strict=False))
+    after = dict(zip(again.reads, now[len(again.results) :], strict=False))
+    left = dict(zip(forward.wrote, was[len(forward.results) + len(forward.reads) :], strict=True))
+    names = [name for name in after if name in before and before[name] != after[name]]
+    found = tuple(_difference(forward.reads[name], again.reads[name], name) for name in names)
+    return found, frozenset(name for name in names if left.get(name, before[name]) != before[name])
+
+
+def _differing(
+    forward: Execution, again: Execution, was: list[int], now: list[int]
+) -> tuple[Iterator[tuple[int, int]] | list[tuple[int, int]], Entry | None]:
+    """Which results differ, each with the forward's; and an operator in which the recomputation ended, and
+    that the forward never ran."""
+    entries, earlier = [n.entry for n in again.results], [n.entry for n in forward.results]
+    if entries == earlier[: len(entries)]:
+        return ((i, i) for i in range(len(entries)) if was[i] != now[i]), None
+    # A forward may fill a cache that the recomputation finds. It is right as long as it computes
+    # nothing that its forward did not compute with the same operator.
+    seen: dict[Entry, list[int]] = defaultdict(list)
+    for i, entry in enumerate(earlier):
+        seen[entry].append(i)
+    found, astray, count = [], None, dict.fromkeys(seen, 0)
+    for i, entry in enumerate(entries):
+        if entry not in seen:
+            astray = astray or entry
+        elif now[i] in (was[k] for k in seen[entry]):
+            astray = None
+            count[entry] += 1
+        else:
+            found.append((i, seen[entry][min(count[entry], len(seen[entry]) - 1)]))
+            count[entry] += 1
+    return found, None if found else astray
+
+
+def _difference(forward: Noted, again: Noted, name: str = "") -> Difference:
+    entry, was, now = again.entry, forward.kept, again.kept
+    parts = 2 if entry.dtype.is_complex else 1
+    total = entry.shape.numel()
+    if was.shape != now.shape or was.dtype != now.dtype:
+        return Difference(entry.module, entry.operator, name, None, None, None, 0, 0, total, entry.draws, False)
+    others = (bits(was) != bits(now)).nonzero().flatten()
+    place = int(others[0]) if others.numel() else 0
+    rounding = not (entry.exact or entry.draws or name) and entry.dtype.is_floating_point and _rounding(was, now)
+    return Difference(
+        entry.module,
+        entry.operator,
+        name,
+        place * again.stride // parts if others.numel() else None,
+        now[place].item() if others.numel() else None,
+        was[place].item() if others.numel() else None,
+        others.numel(),
+        now.numel() // parts,
+        total,
+        entry.draws,
+        rounding,
+    )
+
+
+def _rounding(was: torch.Tensor, now: torch.Tensor) -> bool:
+    """Whether the elements that are kept differ by no more than rounding. Some must differ."""
+    a, b = was.double(), now.double()
+    apart = (a - b).abs().max()
+    return bool(apart > 0) and bool(apart <= ROUNDING * torch.finfo(was.dtype).eps * a.abs().max())
+
+
+def _shown(now: Any, was: Any) -> tuple[str, str]:
+    if isinstance(now, float):
+        for digits in (7, 9, 17):
+            pair = f"{now:.{digits}g}", f"{was:.{digits}g}"
+            if pair[0] != pair[1]:
+                break
+        return pair
+    return str(now), str(was)

@@ -1,0 +1,234 @@
+"""What a region computed: a fingerprint of every operator's result, and of every state that it read.
+
+Nothing here waits for a device until two executions are compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.fingerprint import Fingerprints, flattened
+from rematch.safe import regions
+
+_PLAIN = {Tensor, nn.Parameter, nn.Buffer}
+_SKIPPED = tuple(
+    f"aten::{name}"
+    for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view", "_reshape_alias")
+)
+"""They make nothing yet, or no other value; a forward finds some of its casts in autocast's cache."""
+
+
+class Entry(NamedTuple):
+    """One result of an operator."""
+
+    module: str
+    operator: str
+    result: int
+    shape: torch.Size
+    dtype: torch.dtype
+    draws: bool
+    exact: bool
+    """The device computes the same again, to the bit: only the CPU is trusted to."""
+
+
+@dataclass
+class Noted:
+    """A fingerprint, and the elements that are kept: all of them, or some at equal distances."""
+
+    entry: Entry
+    print: Tensor
+    kept: Tensor
+    stride: int
+
+
+@dataclass
+class Execution:
+    """A region that ran. `around` is the module in which checkpoint() was called."""
+
+    around: str
+    results: list[Noted] = field(default_factory=list)
+    reads: dict[str, Noted] = field(default_factory=dict)
+    """Parameters, buffers and arguments by name, as they were found when first read."""
+    read_at: dict[str, int] = field(default_factory=dict)
+    """How many results there were then."""
+    names: dict[int, str] = field(default_factory=dict)
+    """What begins at an address; "" for what was made within."""
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+    wrote: dict[str, Tensor] = field(default_factory=dict)
+    """Fingerprints of buffers when the region was over."""
+    prints: Tensor | None = None
+
+    def close(self, fingerprints: Fingerprints) -> None:
+        """Puts the fingerprints of results, states and written buffers together, in this order."""
+        self.wrote = {name: fingerprints.of(flattened(t)) for name, t in self.buffers.items()}
+        noted = [n.print for n in (*self.results, *self.reads.values())] + list(self.wrote.values())
+        if noted:
+            device = next((p.device for p in noted if p.device.type != "cpu"), noted[0].device)
+            self.prints = torch.stack([p.to(device, non_blocking=True) for p in noted])
+        self.names, self.buffers = {}, {}
+
+
+class Modules:
+    """Names the module in which an operator runs, by the calls that are under way; no hook is needed."""
+
+    _OTHER, _CALL, _RUN, _INFRASTRUCTURE = range(4)
+    _kinds: dict[int, tuple[int, CodeType]] = {}
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = {id(module): (name, module) for name, module in model.named_modules()}
+        self.states: dict[int, str] = {}
+        self.buffers = {name for name, _ in model.named_buffers()}
+        for name, t in (*model.named_parameters(), *model.named_buffers()):
+            if type(t) in _PLAIN:
+                self.states.setdefault(t.data_ptr(), name)
+
+    def at(self, frame: FrameType | None, around: str | None) -> tuple[str, nn.Module | None] | None:
+        """The innermost module of the model, None for what FSDP or a collective does on the way. `around` is
+        the answer where the region begins; None goes past that."""
+        kinds = self._kinds
+        while frame is not None:
+            code = frame.f_code
+            known = kinds.get(id(code))
+            if known is None or known[1] is not code:
+                known = kinds[id(code)] = self._judge(code), code
+            kind = known[0]
+            if kind == self._OTHER:
+                pass
+            elif kind == self._CALL:
+                found = self._names.get(id(frame.f_locals["self"]))
+                if found is not None:
+                    return found
+            elif kind == self._INFRASTRUCTURE:
+                return None
+            elif kind == self._RUN and around is not None:
+                break
+            frame = frame.f_back
+        return around or "", None
+
+    def state(self, t: Tensor, module: nn.Module | None, name: str) -> str:
+        """The name of the parameter or buffer that begins where `t` does, or ""."""
+        place = t.data_ptr()
+        if place not in self.states and module is not None:
+            # FSDP puts others in their place while a module runs.
+            for own, p in (*module._parameters.items(), *module._buffers.items()):
+                if p is not None and type(p) in _PLAIN and p.data_ptr() == place:
+                    return f"{name}.{own}" if name else own
+        return self.states.get(place, "")
+
+    @classmethod
+    def _judge(cls, code: CodeType) -> int:
+        if code is nn.Module._wrapped_call_impl.__code__:
+            return cls._CALL
+        if code.co_filename == regions.__file__ and code.co_name == "run":
+            return cls._RUN
+        file = code.co_filename.replace("\\", "/")
+        if "torch/distributed/" in file and "/_checkpoint/" not in file:
+            return cls._INFRASTRUCTURE
+        return cls._OTHER
+
+
+class Operators(TorchDispatchMode):
+    """Notes what operators compute, for all executions under way in this thread."""
+
+    supports_higher_order_operators = True
+    _known: dict[Any, tuple[str, bool, bool]] = {}
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Compiled code stays compiled: it would compute other bits if it were not."""
+        return True
+
+    def __init__(self, modules: Modules, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
+        super().__init__()
+        self.executions: list[Execution] = []
+        self._modules, self._fingerprints, self._keep, self._unseen = modules, fingerprints, keep, unseen
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        known = self._known.get(func)
+        if known is None:
+            known = self._known[func] = _known(func)
+        text, computes, draws = known
+        place = None
+        try:
+            place = self._modules.at(sys._getframe(), self.executions[-1].around)
+            if place is not None:
+                self._read(text, place, _tensors((*args, *kwargs.values())))
+        except Exception as error:
+            self._unseen(f"what {text} reads: {type(error).__name__}: {error}")
+        result = func(*args, **kwargs)
+        try:
+            self._made(text, place, computes, draws, _tensors((result,)))
+        except Exception as error:
+            self._unseen(f"what {text} computes: {type(error).__name__}: {error}")
+        return result
+
+    def _read(self, text: str, place: tuple[str, nn.Module | None], tensors: Iterable[Tensor]) -> None:
+        for t in tensors:
+            if type(t) not in _PLAIN:
+                continue
+            begins = t.data_ptr()
+            for execution in self.executions:
+                name = execution.names.get(begins)
+                if name is None:
+                    name = execution.names[begins] = self._modules.state(t, place[1], place[0])
+                if name and name not in execution.reads:
+                    execution.reads[name] = self._note(Entry(place[0], text, 0, t.shape, t.dtype, False, True), t)
+                    execution.read_at[name] = len(execution.results)
+                    if name in self._modules.buffers:
+                        execution.buffers[name] = t
+
+    def _made(self, text: str, place: Any, computes: bool, draws: bool, tensors: Iterable[Tensor]) -> None:
+        for number, t in enumerate(tensors):
+            if type(t) not in _PLAIN:
+                self._unseen(f"tensors of the class {type(t).__name__}, as {text} makes them")
+                continue
+            begins = t.data_ptr()
+            for execution in self.executions:
+                execution.names.setdefault(begins, "")
+            if computes and place is not None:
+                exact = t.device.type == "cpu"
+                noted = self._note(Entry(place[0], text, number, t.shape, t.dtype, draws, exact), t)
+                for execution in self.executions:
+                    execution.results.append(noted)
+
+    def _note(self, entry: Entry, t: Tensor) -> Noted:
+        with torch._C._DisableTorchDispatch():
+            flat = flattened(t)
+            stride = max(1, -(-flat.numel() * flat.element_size() // self._keep))
+            kept = flat.clone() if stride == 1 else flat[::stride].clone()
+            return Noted(entry, self._fingerprints.of(flat), kept, stride)
+
+
+_kinds: dict[type, tuple[bool, bool]] = {}
+"""Whether a class is one of tensors, or of sequences."""
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        kind = type(value)
+        # The check of instances by PyTorch takes longer than a small operator.
+        known = _kinds.get(kind)
+        if known is None:
+            known = _kinds[kind] = issubclass(kind, Tensor), issubclass(kind, (list, tuple))
+        if known[0]:
+            yield value
+        elif known[1]:
+            yield from _tensors(value)
+
+
+def _known(func: Any) -> tuple[str, bool, bool]:
+    """The operator's name, whether its results are values that it computed, and whether it draws random numbers."""
+    schema = getattr(func, "_schema", None)
+    if schema is None:
+        return str(func), True, False
+    computes = not func.is_view and not schema.name.startswith(_SKIPPED)
+    return str(func).removesuffix(".default"), computes, torch.Tag.nondeterministic_seeded in func.tags

@@ -1,0 +1,63 @@
+"""Fingerprints of tensors, computed where the tensor lies and without waiting for it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+COLUMNS = 1024
+"""A long tensor is laid out in rows of so many words."""
+SHORT = 4 * COLUMNS
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Fingerprints:
+    """A fingerprint is a sum of the tensor's words, modulo 2^64, each times an odd weight that its position decides.
+
+    Long tensors are summed by rows and by columns first, and the sums are taken for words: that reads
+    the tensor twice, and needs no second tensor of its size. A single changed element is always seen.
+    Elements are read in their order, so layout and storage do not matter; -0 is not 0, a NaN is its bits.
+    """
+
+    def __init__(self) -> None:
+        self._weights: dict[torch.device, Tensor] = {}
+
+    def of(self, flat: Tensor) -> Tensor:
+        """An int64 without dimensions on the device of `flat`, which flattened() has made."""
+        words = _words(flat)
+        while words.numel() > SHORT:
+            rows = words.numel() // COLUMNS
+            grid = words[: rows * COLUMNS].view(rows, COLUMNS)
+            words = torch.cat((grid.sum(0), grid.sum(1), words[rows * COLUMNS :].to(torch.int64)))
+        return (words * self._for(flat.device)[: words.numel()]).sum()
+
+    def _for(self, device: torch.device) -> Tensor:
+        if device not in self._weights:
+            # A generator of its own: random states of the training stay as they are.
+            own = torch.Generator("cpu").manual_seed(1)
+            drawn = torch.randint(-(2**62), 2**62, (SHORT,), generator=own, device="cpu", dtype=torch.int64)
+            self._weights[device] = (2 * drawn + 1).to(device)
+        return self._weights[device]
+
+
+def flattened(t: Tensor) -> Tensor:
+    """The elements in their order, as a view where that is possible."""
+    t = t.detach()
+    if t.is_complex():
+        t = torch.view_as_real(t.resolve_conj())
+    if t.is_neg():
+        t = t.resolve_neg()
+    return t.reshape(-1)
+
+
+def bits(flat: Tensor) -> Tensor:
+    """The elements as integers, to be compared: a NaN equals itself."""
+    return flat.view(_WORDS[flat.element_size()])
+
+
+def _words(flat: Tensor) -> Tensor:
+    if flat.numel() * flat.element_size() % 8:
+        return bits(flat)
+    if flat.storage_offset() * flat.element_size() % 8:
+        flat = flat.clone()
+    return flat.view(torch.int64)

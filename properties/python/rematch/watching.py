@@ -1,0 +1,288 @@
+"""For a running job: now and then, compares what recomputations compute with what their forwards computed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from rematch.comparison import Comparison, Difference, compare
+from rematch.executions import Entry, Execution, Modules, Operators
+from rematch.fingerprint import Fingerprints
+from rematch.safe.regions import Region, Regions, told
+
+
+class WatchWarning(UserWarning):
+    """A recomputation differs from its forward, or cannot be seen."""
+
+
+class RecomputationDiffers(RuntimeError):
+    """Raised out of backward() with `on_difference="raise"`; `finding` says what differs."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(str(finding))
+        self.finding = finding
+
+
+@dataclass
+class Finding:
+    """What differed at one place. It is written down once, however often it differs there again."""
+
+    step: int
+    """The first step in which it was seen; steps count from 1."""
+    rank: int | None
+    """That of torch.distributed; None where it is not used."""
+    module: str
+    operator: str
+    """What differs first, and the module in which it ran."""
+    element: int | None
+    """The first element that differs, where it is known."""
+    comparison: Comparison
+    times: int = 1
+
+    def __str__(self) -> str:
+        where = f"step {self.step}" + ("" if self.rank is None else f", rank {self.rank}")
+        return f"rematch.watch, {where}: {_text(self.comparison)}"
+
+
+class Watch(Regions):
+    """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        every: int,
+        on_difference: Literal["warn", "raise"] | Callable[[Finding], Any],
+        keep_bytes: int,
+    ) -> None:
+        super().__init__()
+        if every < 1 or keep_bytes < 8:
+            raise ValueError(f"every must be at least 1 and keep_bytes at least 8, not {every} and {keep_bytes}")
+        if on_difference not in ("warn", "raise") and not callable(on_difference):
+            raise ValueError(f"on_difference must be 'warn', 'raise' or a function, not {on_difference!r}")
+        self.every = every
+        self.findings: list[Finding] = []
+        self.steps = self.steps_watched = self.compared = 0
+        self._model = weakref.ref(model)
+        self._on_difference, self._keep = on_difference, keep_bytes
+        self._fingerprints = Fingerprints()
+        self._modules: Modules | None = None
+        self._said: set[str] = set()
+        self._lock = threading.Lock()
+        self._listening, self._listeners = ExitStack(), 0
+        self._forward = False
+        self._modes: dict[int, Operators] = {}
+        if _compiled(model):
+            self._unseen("the model is compiled, so none of its operators")
+            self._hooks = []
+            return
+        self._hooks = [
+            model.register_forward_pre_hook(_Hook(self, "_enter")),
+            model.register_forward_hook(_Hook(self, "_leave"), always_call=True),
+        ]
+
+    def remove(self) -> None:
+        """Ends it: the model is as it was, and recomputations that are still to come are not compared."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks, self._modules = [], None
+        self._leave()
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.remove()
+
+    def _enter(self, model: nn.Module) -> None:
+        if torch.compiler.is_compiling() or not model.training or not torch.is_grad_enabled():
+            return
+        self.steps += 1
+        if self.steps % self.every == 0:
+            self._leave()
+            self._begin_step(model)
+
+    def _begin_step(self, model: nn.Module) -> None:
+        if self.steps_watched and not self.count:
+            self._unseen("any call of checkpoint() in a forward of the model, so nothing was compared")
+        self.steps_watched += 1
+        for name, module in model.named_modules():
+            if _compiled(module):
+                self._unseen(f"{name or 'the model'} is compiled, so the operators in it")
+        self._modules = Modules(model)
+        self._forward = True
+        self._listen()
+
+    def _leave(self, *_: Any) -> None:
+        if self._forward:
+            self._forward = False
+            self._listen(-1)
+
+    def _listen(self, change: int = 1) -> None:
+        """Recomputations listen as well, for the checkpoints within them; those of several devices run at once."""
+        with self._lock:
+            self._listeners += change
+            if change > 0 and self._listeners == 1:
+                self._listening.enter_context(told(self))
+            elif change < 0 and self._listeners == 0:
+                self._listening.close()
+
+    def begin(self, region: Region, recomputes: bool) -> Any:
+        """Notes what runs from here on, if it is a forward, or the recomputation of one that was noted."""
+        args, region.args = region.args, ()
+        if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
+            return None
+        modules = region.memory[0] if recomputes else self._modules
+        around = region.memory[1].around if recomputes else modules.at(sys._getframe(), None)
+        execution = Execution(around if recomputes else around[0] if around else "")
+        for number, t in enumerate(t for t in tree_leaves((args, region.kwargs)) if isinstance(t, torch.Tensor)):
+            if type(t) in (torch.Tensor, nn.Parameter) and t.layout == torch.strided:
+                name = modules.states.get(t.data_ptr(), f"argument {number} of the checkpoint")
+                execution.names[t.data_ptr()] = name
+        if recomputes:
+            self._listen()
+        thread = threading.get_ident()
+        mode = self._modes.get(thread)
+        if mode is None:
+            mode = self._modes[thread] = Operators(modules, self._fingerprints, self._keep, self._unseen)
+            mode.__enter__()
+        mode.executions.append(execution)
+        return region, execution, modules, recomputes
+
+    def end(self, token: Any) -> None:
+        """Compares, if a recomputation is over."""
+        if token is None:
+            return
+        region, execution, modules, recomputes = token
+        mode = self._modes[threading.get_ident()]
+        mode.executions.remove(execution)
+        if not mode.executions:
+            del self._modes[threading.get_ident()]
+            mode.__exit__(None, None, None)
+        if recomputes:
+            self._listen(-1)
+        with torch.no_grad(), torch._C._DisableTorchDispatch():
+            execution.close(self._fingerprints)
+            if not recomputes:
+                region.memory = modules, execution
+                return
+            self.compared += 1
+            comparison = compare(region.memory[1], execution)
+        if not comparison.same:
+            self._tell(comparison)
+
+    @staticmethod
+    def _ignores(region: Region) -> bool:
+        """A forward that no backward can follow, or that a CUDA graph captures."""
+        if not region.reentrant and not torch.is_grad_enabled():
+            return True
+        return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+    def _tell(self, comparison: Comparison) -> None:
+        leading = comparison.first or comparison.astray or comparison.states[0]
+        element = leading.element if isinstance(leading, Difference) else None
+        for known in self.findings:
+            if (known.module, known.operator) == (leading.module, leading.operator):
+                known.times += 1
+                if self._on_difference == "warn":
+                    return
+                break
+        finding = Finding(self.steps, _rank(), leading.module, leading.operator, element, comparison)
+        if not any((f.module, f.operator) == (finding.module, finding.operator) for f in self.findings):
+            self.findings.append(finding)
+        if self._on_difference == "raise":
+            raise RecomputationDiffers(finding)
+        if self._on_difference == "warn":
+            warnings.warn(str(finding), WatchWarning, stacklevel=2)
+        else:
+            self._on_difference(finding)
+
+    def _unseen(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            warnings.warn(f"rematch.watch, not seen: {what}", WatchWarning, stacklevel=2)
+
+
+class _Hook:
+    """A hook of the model. A copy of the model, made by deepcopy() or pickle, has one that does nothing."""
+
+    def __init__(self, watch: Watch | None = None, method: str = "") -> None:
+        self._call = None if watch is None else getattr(watch, method)
+
+    def __call__(self, model: nn.Module, *_: Any) -> None:
+        if self._call is not None:
+            self._call(model)
+
+    def __reduce__(self) -> Any:
+        return _Hook, ()
+
+
+def watch(
+    model: nn.Module,
+    every: int = 100,
+    on_difference: Literal["warn", "raise"] | Callable[[Finding], Any] = "warn",
+    keep_bytes: int = 1 << 16,
+) -> Watch:
+    """Compares recomputations of torch.utils.checkpoint with their forwards, in each `every`-th training step.
+
+        watch = rematch.watch(model)
+        for batch in batches:
+            train(model, batch)
+
+    A step is a forward of `model` in training mode, with gradients enabled; microbatches count as
+    steps. In a watched one the result of every operator in a checkpointed region, and every parameter,
+    buffer and argument that it reads, gets a fingerprint on its device, and up to `keep_bytes` bytes of
+    each are kept: all elements, or some at equal distances. When the region is recomputed, so far as
+    it is, the same is compared. Of a difference `on_difference` says what to do: "warn", once for each
+    operator in each module, "raise" RecomputationDiffers out of backward(), or a function that gets the
+    Finding. The numbers of the step stay what they are. Raises ValueError for an option that is none.
+    """
+    return Watch(model, every, on_difference, keep_bytes)
+
+
+def _text(comparison: Comparison) -> str:
+    lines = []
+    first, states = comparison.first, list(comparison.states)
+    if first is not None:
+        lines.append(f"{_at(first)} differs in the recomputation: {first.values}")
+        if first.draws:
+            lines.append("it draws random numbers; was checkpoint() told preserve_rng_state=False?")
+    elif comparison.astray is not None:
+        lines.append(f"{_at(comparison.astray)} runs in the recomputation only")
+    else:
+        lines.append(f"{_at(states[0])} reads another {_state(states.pop(0), comparison)}")
+    lines += [f"{state.module or 'the model'} reads another {_state(state, comparison)}" for state in states]
+    if comparison.route is not None:
+        lines.append(f"then {_at(comparison.route)} differs: {comparison.route.values}")
+    return "\n  ".join(lines)
+
+
+def _state(state: Difference, comparison: Comparison) -> str:
+    twice = state.name in comparison.advanced
+    why = "the forward itself writes it, so it is written twice" if twice else "it was written after the forward"
+    return f"{state.name} in the recomputation: {state.values}; {why}"
+
+
+def _at(found: Difference | Entry) -> str:
+    return f"{found.module or 'the model'}: {found.operator}"
+
+
+def _compiled(module: nn.Module) -> bool:
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    if getattr(module, "_compiled_call_impl", None) is not None:
+        return True
+    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+
+
+def _rank() -> int | None:
+    group = torch.distributed
+    return group.get_rank() if group.is_available() and group.is_initialized() else None
