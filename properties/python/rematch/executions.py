@@ -14,16 +14,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from rematch.fingerprint import Fingerprints, flattened
 from rematch.safe import regions
 
 _PLAIN = {Tensor, nn.Parameter, nn.Buffer}
 _SKIPPED = tuple(
-    f"aten::{name}"
-    for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view", "_reshape_alias")
+    f"aten::{name}" for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view")
 )
 """They make nothing yet, or no other value; a forward finds some of its casts in autocast's cache."""
+_FIRST = ("attention", "rnn", "batch_norm")
+"""Their other results may be reserved space, which holds anything."""
 
 
 class Entry(NamedTuple):
@@ -39,7 +41,7 @@ class Entry(NamedTuple):
     """The device computes the same again, to the bit: only the CPU is trusted to."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Noted:
     """A fingerprint, and the elements that are kept: all of them, or some at equal distances."""
 
@@ -49,11 +51,12 @@ class Noted:
     stride: int
 
 
-@dataclass
+@dataclass(eq=False)
 class Execution:
     """A region that ran. `around` is the module in which checkpoint() was called."""
 
     around: str
+    reentrant: bool
     results: list[Noted] = field(default_factory=list)
     reads: dict[str, Noted] = field(default_factory=dict)
     """Parameters, buffers and arguments by name, as they were found when first read."""
@@ -65,6 +68,13 @@ class Execution:
     wrote: dict[str, Tensor] = field(default_factory=dict)
     """Fingerprints of buffers when the region was over."""
     prints: Tensor | None = None
+
+    def take(self, modules: Modules, arguments: Any) -> None:
+        """Names the tensors among the region's arguments."""
+        for number, t in enumerate(t for t in tree_leaves(arguments) if type(t) in _PLAIN):
+            if t.layout == torch.strided:
+                name = f"argument {number} of the checkpoint"
+                self.names[t.data_ptr()] = modules.states.get(t.data_ptr(), name)
 
     def close(self, fingerprints: Fingerprints) -> None:
         """Puts the fingerprints of results, states and written buffers together, in this order."""
@@ -87,7 +97,7 @@ class Modules:
         self.states: dict[int, str] = {}
         self.buffers = {name for name, _ in model.named_buffers()}
         for name, t in (*model.named_parameters(), *model.named_buffers()):
-            if type(t) in _PLAIN:
+            if type(t) in _PLAIN and t.layout == torch.strided:
                 self.states.setdefault(t.data_ptr(), name)
 
     def at(self, frame: FrameType | None, around: str | None) -> tuple[str, nn.Module | None] | None:
@@ -118,8 +128,8 @@ class Modules:
         place = t.data_ptr()
         if place not in self.states and module is not None:
             # FSDP puts others in their place while a module runs.
-            for own, p in (*module._parameters.items(), *module._buffers.items()):
-                if p is not None and type(p) in _PLAIN and p.data_ptr() == place:
+            for own, p in (*module.named_parameters(), *module.named_buffers()):
+                if type(p) in _PLAIN and p.data_ptr() == place:
                     return f"{name}.{own}" if name else own
         return self.states.get(place, "")
 
@@ -157,7 +167,7 @@ class Operators(TorchDispatchMode):
         if known is None:
             known = self._known[func] = _known(func)
         text, computes, draws = known
-        place = None
+        place: tuple[str, nn.Module | None] | None = ("", None)
         try:
             place = self._modules.at(sys._getframe(), self.executions[-1].around)
             if place is not None:
@@ -165,10 +175,11 @@ class Operators(TorchDispatchMode):
         except Exception as error:
             self._unseen(f"what {text} reads: {type(error).__name__}: {error}")
         result = func(*args, **kwargs)
-        try:
-            self._made(text, place, computes, draws, _tensors((result,)))
-        except Exception as error:
-            self._unseen(f"what {text} computes: {type(error).__name__}: {error}")
+        if place is not None:
+            try:
+                self._made(text, place, computes, draws, _tensors((result,)))
+            except Exception as error:
+                self._unseen(f"what {text} computes: {type(error).__name__}: {error}")
         return result
 
     def _read(self, text: str, place: tuple[str, nn.Module | None], tensors: Iterable[Tensor]) -> None:
@@ -187,6 +198,7 @@ class Operators(TorchDispatchMode):
                         execution.buffers[name] = t
 
     def _made(self, text: str, place: Any, computes: bool, draws: bool, tensors: Iterable[Tensor]) -> None:
+        only_first = any(name in text for name in _FIRST)
         for number, t in enumerate(tensors):
             if type(t) not in _PLAIN:
                 self._unseen(f"tensors of the class {type(t).__name__}, as {text} makes them")
@@ -194,7 +206,7 @@ class Operators(TorchDispatchMode):
             begins = t.data_ptr()
             for execution in self.executions:
                 execution.names.setdefault(begins, "")
-            if computes and place is not None:
+            if computes and not (number and only_first):
                 exact = t.device.type == "cpu"
                 noted = self._note(Entry(place[0], text, number, t.shape, t.dtype, draws, exact), t)
                 for execution in self.executions:

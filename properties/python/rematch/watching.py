@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
-import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from rematch.comparison import Comparison, Difference, compare
 from rematch.executions import Entry, Execution, Modules, Operators
@@ -72,7 +70,6 @@ class Watch(Regions):
         self.every = every
         self.findings: list[Finding] = []
         self.steps = self.steps_watched = self.compared = 0
-        self._model = weakref.ref(model)
         self._on_difference, self._keep = on_difference, keep_bytes
         self._fingerprints = Fingerprints()
         self._modules: Modules | None = None
@@ -82,7 +79,7 @@ class Watch(Regions):
         self._forward = False
         self._modes: dict[int, Operators] = {}
         if _compiled(model):
-            self._unseen("the model is compiled, so none of its operators")
+            self._unseen("anything, because the model is compiled")
             self._hooks = []
             return
         self._hooks = [
@@ -113,11 +110,14 @@ class Watch(Regions):
 
     def _begin_step(self, model: nn.Module) -> None:
         if self.steps_watched and not self.count:
-            self._unseen("any call of checkpoint() in a forward of the model, so nothing was compared")
+            self._unseen("a call of checkpoint() in a forward of the model; nothing is compared")
+        compiled = [name for name, module in model.named_modules() if _compiled(module)]
+        if compiled:
+            self._unseen(f"what compiled modules compute ({', '.join(compiled[:3])}{', ...' if compiled[3:] else ''})")
+            if not hasattr(Operators.__base__, "ignore_compile_internals"):
+                # Releases before that was there would run them without their compiled code.
+                return
         self.steps_watched += 1
-        for name, module in model.named_modules():
-            if _compiled(module):
-                self._unseen(f"{name or 'the model'} is compiled, so the operators in it")
         self._modules = Modules(model)
         self._forward = True
         self._listen()
@@ -141,19 +141,17 @@ class Watch(Regions):
         args, region.args = region.args, ()
         if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
             return None
-        modules = region.memory[0] if recomputes else self._modules
-        around = region.memory[1].around if recomputes else modules.at(sys._getframe(), None)
-        execution = Execution(around if recomputes else around[0] if around else "")
-        for number, t in enumerate(t for t in tree_leaves((args, region.kwargs)) if isinstance(t, torch.Tensor)):
-            if type(t) in (torch.Tensor, nn.Parameter) and t.layout == torch.strided:
-                name = modules.states.get(t.data_ptr(), f"argument {number} of the checkpoint")
-                execution.names[t.data_ptr()] = name
         if recomputes:
+            modules, around = region.memory[0], region.memory[1].around
             self._listen()
-        thread = threading.get_ident()
-        mode = self._modes.get(thread)
+        else:
+            modules = self._modules
+            around = (modules.at(sys._getframe(), None) or ("",))[0]
+        execution = Execution(around, region.reentrant)
+        execution.take(modules, (args, region.kwargs))
+        mode = self._modes.get(threading.get_ident())
         if mode is None:
-            mode = self._modes[thread] = Operators(modules, self._fingerprints, self._keep, self._unseen)
+            mode = self._modes[threading.get_ident()] = Operators(modules, self._fingerprints, self._keep, self._unseen)
             mode.__enter__()
         mode.executions.append(execution)
         return region, execution, modules, recomputes
@@ -170,14 +168,18 @@ class Watch(Regions):
             mode.__exit__(None, None, None)
         if recomputes:
             self._listen(-1)
-        with torch.no_grad(), torch._C._DisableTorchDispatch():
-            execution.close(self._fingerprints)
-            if not recomputes:
-                region.memory = modules, execution
-                return
-            self.compared += 1
-            comparison = compare(region.memory[1], execution)
-        if not comparison.same:
+        comparison = None
+        try:
+            with torch.no_grad(), torch._C._DisableTorchDispatch():
+                execution.close(self._fingerprints)
+                if recomputes:
+                    comparison = compare(region.memory[1], execution)
+                    self.compared += 1
+                else:
+                    region.memory = modules, execution
+        except Exception as error:
+            self._unseen(f"a region in {execution.around or 'the model'}: {type(error).__name__}: {error}")
+        if comparison is not None and not comparison.same:
             self._tell(comparison)
 
     @staticmethod
@@ -190,21 +192,18 @@ class Watch(Regions):
     def _tell(self, comparison: Comparison) -> None:
         leading = comparison.first or comparison.astray or comparison.states[0]
         element = leading.element if isinstance(leading, Difference) else None
-        for known in self.findings:
-            if (known.module, known.operator) == (leading.module, leading.operator):
-                known.times += 1
-                if self._on_difference == "warn":
-                    return
-                break
         finding = Finding(self.steps, _rank(), leading.module, leading.operator, element, comparison)
-        if not any((f.module, f.operator) == (finding.module, finding.operator) for f in self.findings):
+        known = next((f for f in self.findings if (f.module, f.operator) == (finding.module, finding.operator)), None)
+        if known is None:
             self.findings.append(finding)
+        else:
+            known.times += 1
         if self._on_difference == "raise":
             raise RecomputationDiffers(finding)
-        if self._on_difference == "warn":
-            warnings.warn(str(finding), WatchWarning, stacklevel=2)
-        else:
+        if self._on_difference != "warn":
             self._on_difference(finding)
+        elif known is None:
+            warnings.warn(str(finding), WatchWarning, stacklevel=2)
 
     def _unseen(self, what: str) -> None:
         if what not in self._said:
@@ -255,7 +254,7 @@ def _text(comparison: Comparison) -> str:
     if first is not None:
         lines.append(f"{_at(first)} differs in the recomputation: {first.values}")
         if first.draws:
-            lines.append("it draws random numbers; was checkpoint() told preserve_rng_state=False?")
+            lines.append("it draws random numbers: with preserve_rng_state=False, or from a generator of its own?")
     elif comparison.astray is not None:
         lines.append(f"{_at(comparison.astray)} runs in the recomputation only")
     else:
@@ -268,7 +267,7 @@ def _text(comparison: Comparison) -> str:
 
 def _state(state: Difference, comparison: Comparison) -> str:
     twice = state.name in comparison.advanced
-    why = "the forward itself writes it, so it is written twice" if twice else "it was written after the forward"
+    why = "the forward itself writes it, so it is written twice" if twice else "it was written since"
     return f"{state.name} in the recomputation: {state.values}; {why}"
 
 

@@ -1,0 +1,402 @@
+"""watch() names what a recomputation computes differently in a running job, and changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from contextlib import nullcontext
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import planted  # noqa: E402
+import planted_computations  # noqa: E402, F401
+import planted_states  # noqa: E402, F401
+import sound  # noqa: E402
+import torch.utils.checkpoint as library  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from watched import Transformer, batch, train  # noqa: E402
+
+import rematch  # noqa: E402
+from rematch.watching import RecomputationDiffers, WatchWarning  # noqa: E402
+
+VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def silent(model, every=1, **options):
+    """A watch that warns of nothing."""
+    return rematch.watch(model, every, on_difference=lambda finding: None, **options)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, inner, reentrant=False, **options):
+        super().__init__()
+        self.inner, self.options = inner, {"use_reentrant": reentrant, **options}
+
+    def forward(self, *args, **kwargs):
+        if kwargs and self.options["use_reentrant"]:
+            return checkpoint(lambda *a: self.inner(*a, **kwargs), *args, **self.options)
+        return checkpoint(self.inner, *args, **self.options, **kwargs)
+
+
+def places(watch):
+    return [(finding.module, finding.operator) for finding in watch.findings]
+
+
+@VARIANTS
+def test_noise_in_a_router_is_named_and_the_routing_that_it_turns(reentrant):
+    model = Transformer(use_reentrant=reentrant)
+    model.layers[3].moe.router.noise = 0.5
+    with silent(model) as watch:
+        train(model, 1)
+    assert places(watch) == [("layers.3.moe.router", "aten.mul.Tensor")]
+    first, route = watch.findings[0].comparison.first, watch.findings[0].comparison.route
+    assert (first.element, first.now, first.was) == (1, 1.0, 0.5)
+    assert (route.module, route.operator) == ("layers.3.moe.router", "aten.topk")
+    assert f"then layers.3.moe.router: aten.topk differs: element {route.element} is {route.now}" in str(
+        watch.findings[0]
+    )
+
+
+class Flips(TorchDispatchMode):
+    """A device on which the second topk chooses otherwise."""
+
+    seen = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func is torch.ops.aten.topk.default:
+            self.seen += 1
+            if self.seen == 2:
+                result[1].view(-1)[7] = 3 - result[1].view(-1)[7]
+        return result
+
+
+def test_a_routing_that_turns_by_itself_is_named_with_its_element():
+    model = Transformer(use_reentrant=False)
+    again = iter([nullcontext(), Flips(), nullcontext(), nullcontext()])
+    model.options["context_fn"] = lambda: (nullcontext(), next(again))
+    Flips.seen = 1
+    with silent(model) as watch:
+        train(model, 1)
+    assert places(watch) == [("layers.1.moe.router", "aten.topk")]
+    first = watch.findings[0].comparison.first
+    assert (first.element, first.now, first.differing, first.elements) == (7, 3 - first.was, 1, 20)
+    assert str(watch.findings[0]) == (
+        "rematch.watch, step 1: layers.1.moe.router: aten.topk differs in the recomputation: "
+        f"element 7 is {first.now}, in the forward {first.was} (1 of 20 elements)"
+    )
+
+
+@VARIANTS
+def test_another_dropout_mask_is_named(reentrant):
+    model = Transformer(use_reentrant=reentrant, preserve_rng_state=False)
+    with silent(model) as watch:
+        train(model, 1)
+    # The last layer is recomputed first, and with it every other mask of its forward.
+    assert places(watch)[0] == ("layers.3.dropout", "aten.bernoulli_.float")
+    assert "draws random numbers" in str(watch.findings[0])
+
+
+@VARIANTS
+@pytest.mark.parametrize("autocast", [{}, {"enabled": True}, {"enabled": True, "cache_enabled": False}])
+def test_a_weight_written_between_forward_and_backward_is_named(reentrant, autocast):
+    model = Transformer(use_reentrant=reentrant)
+
+    def write():
+        with torch.no_grad():
+            model.layers[2].attention.out_proj.weight[3, 5] += 1
+
+    with silent(model) as watch:
+        train(model, 1, write, **autocast)
+    [finding] = watch.findings
+    assert (finding.module, finding.operator) == ("layers.2.attention", "aten.addmm")
+    [state] = finding.comparison.states
+    assert (state.name, state.element, state.differing) == ("layers.2.attention.out_proj.weight", 3 * 16 + 5, 1)
+    assert "layers.2.attention reads another layers.2.attention.out_proj.weight" in str(finding)
+    assert "it was written since" in str(finding)
+
+
+@VARIANTS
+def test_a_state_that_advances_twice_is_named(reentrant):
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()), reentrant)
+    with silent(model) as watch:
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    [finding] = watch.findings
+    assert finding.module == "inner.1"
+    assert finding.comparison.advanced == {
+        f"inner.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked")
+    }
+    assert "the forward itself writes it, so it is written twice" in str(finding)
+
+
+def test_a_state_is_compared_even_if_no_result_shows_it():
+    model = Checkpointed(nn.BatchNorm1d(4))
+    model.inner.num_batches_tracked = None
+    with silent(model) as watch:
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert places(watch) == [("inner", "aten.native_batch_norm")]
+    assert "inner: aten.native_batch_norm reads another inner.running_mean" in str(watch.findings[0])
+
+
+def run_three_steps(place, make, reentrant):
+    """The findings of a module of the catalogue of safe, and how many recomputations were compared."""
+    torch.manual_seed(0)
+    given = place.INPUTS.get(make.__name__)
+    args, kwargs = given() if given else ((torch.randn(3, 4),), {})
+    model = Checkpointed(make(), reentrant)
+    with silent(model) as watch:
+        for _ in range(3):
+            fresh = (a.clone().requires_grad_() if torch.is_tensor(a) and a.is_floating_point() else a for a in args)
+            made = torch.utils._pytree.tree_leaves(model(*fresh, **kwargs))
+            made += [t for o in made for t in getattr(o, "__dict__", {}).values()]
+            losses = [t.abs().sum() for t in made if torch.is_tensor(t) and t.requires_grad]
+            if losses:
+                sum(losses).backward()
+    return watch
+
+
+@VARIANTS
+@pytest.mark.parametrize("make", sound.SOUND, ids=[make.__name__ for make in sound.SOUND])
+def test_a_sound_module_raises_no_alarm(make, reentrant):
+    if reentrant and make.__name__ in sound.ONLY_NON_REENTRANT:
+        pytest.skip("is sound under use_reentrant=False alone")
+    watch = run_three_steps(sound, make, reentrant)
+    assert not watch.findings, watch.findings[0]
+    assert watch.compared or make.__name__ == "nothing_comes"
+
+
+NAMED = ("batch-norm", "instance-norm", "spectral-norm", "buffer-counter", "buffer-average", "global-changed")
+
+
+@VARIANTS
+@pytest.mark.parametrize(
+    "make", [m for c, m in planted.PLANTED if c in NAMED], ids=[m.__name__ for c, m in planted.PLANTED if c in NAMED]
+)
+def test_modules_of_the_catalogue_that_compute_something_else_are_named(make, reentrant):
+    assert run_three_steps(planted, make, reentrant).findings
+
+
+@VARIANTS
+@pytest.mark.parametrize("autocast", [{}, {"enabled": True}])
+def test_50_steps_of_a_sound_model_raise_no_alarm(reentrant, autocast):
+    model = Transformer(use_reentrant=reentrant)
+    with silent(model, 2) as watch:
+        train(model, 50, **autocast)
+    assert (watch.steps_watched, watch.compared, watch.findings) == (25, 100, [])
+
+
+@VARIANTS
+@pytest.mark.parametrize("autocast", [{}, {"enabled": True}])
+def test_the_numbers_of_a_watched_step_are_those_of_an_unwatched_one(reentrant, autocast):
+    ended = []
+    for every in (None, 1, 2):
+        torch.manual_seed(0)
+        model = Transformer(use_reentrant=reentrant)
+        watch = None if every is None else silent(model, every)
+        train(model, 4, **autocast)
+        ended.append([torch.get_rng_state(), *(p.detach().clone() for p in model.parameters())])
+        assert watch is None or watch.steps_watched == 4 // every
+    for other in ended[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(ended[0], other, strict=True))
+
+
+def test_only_training_steps_count_and_others_run_without_anything_but_two_hooks():
+    real = library.CheckpointFunction
+    model = Transformer(use_reentrant=True)
+    seen = []
+    model.head.register_forward_hook(lambda *_: seen.append(library.CheckpointFunction is not real))
+    watch = silent(model, 3)
+    train(model, 3)
+    model.eval()(batch())
+    with torch.no_grad():
+        model.train()(batch())
+    train(model, 4)
+    assert seen == [False, False, True, False, False, False, False, True, False]
+    assert (watch.steps, watch.steps_watched) == (7, 2)
+    assert library.CheckpointFunction is real
+    assert [len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()][0] == 2
+
+
+def test_a_model_is_as_it_was_after_remove():
+    model = Transformer(use_reentrant=False)
+    watch = silent(model)
+    loss = model(batch()).sum()
+    watch.remove()
+    loss.backward()
+    train(model, 1)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert (watch.steps_watched, watch.compared) == (1, 0)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_a_copy_of_a_watched_model_is_not_watched(copied):
+    model = Transformer(use_reentrant=False)
+    with silent(model) as watch:
+        train(copied(model), 1)
+        assert watch.steps == 0
+
+
+def test_a_forward_without_a_backward_and_one_that_fails_disturb_nothing():
+    real = library.CheckpointFunction
+    model = Transformer(use_reentrant=True)
+    with silent(model) as watch:
+        model(batch())
+        with pytest.raises(RuntimeError):
+            model(torch.randn(2, 5, 3))
+        assert library.CheckpointFunction is real
+        train(model, 1)
+    assert (watch.steps_watched, watch.compared, watch.findings) == (3, 4, [])
+
+
+@VARIANTS
+def test_two_forwards_before_a_backward_and_accumulation_are_told_apart(reentrant):
+    model = Transformer(use_reentrant=reentrant)
+    with silent(model) as watch:
+        (model(batch()).sum() + model(batch(3)).sum()).backward()
+        model(batch()).sum().backward()
+        losses = [model(batch(n)).sum() for n in (1, 2)]
+        losses[0].backward()
+        losses[1].backward()
+    assert (watch.compared, watch.findings) == (20, [])
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
+    class Counts(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x * (2.0 if self.calls == self.other else 1.0)
+
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Checkpointed(nn.Sequential(nn.Tanh(), Counts()), inner)), outer)
+    for other in (0, 2, 3):
+        counts = model.inner[1].inner[1]
+        counts.calls, counts.other = 0, other
+        with silent(model) as watch, library.set_checkpoint_early_stop(False):
+            model(torch.randn(3, 4, requires_grad=True)).exp().sum().backward()
+        # The outermost region, and the one within, are recomputed once each.
+        assert watch.compared == 2 and counts.calls == 3
+        assert places(watch) == ([("inner.1.inner.1", "aten.mul.Tensor")] if other else [])
+
+
+def test_early_stop_ends_a_comparison_and_is_no_difference():
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
+    with silent(model) as watch:
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+        with library.set_checkpoint_early_stop(False):
+            model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert (watch.compared, watch.findings) == (2, [])
+
+
+def test_selective_checkpoints_are_compared_and_what_their_policies_see_stays():
+    asked = []
+
+    def contexts():
+        def policy(context, operator, *args, **kwargs):
+            asked.append(str(operator))
+            return (
+                library.CheckpointPolicy.MUST_SAVE
+                if "mm" in str(operator)
+                else library.CheckpointPolicy.PREFER_RECOMPUTE
+            )
+
+        return library.create_selective_checkpoint_contexts(policy)
+
+    model = Checkpointed(
+        nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.Tanh()), context_fn=contexts
+    )
+    x = torch.randn(3, 4, requires_grad=True)
+    model(x).sum().backward()
+    alone = asked.copy()
+    asked.clear()
+    with silent(model) as watch:
+        model(x).sum().backward()
+    assert asked == alone
+    assert (watch.compared, watch.findings) == (1, [])
+
+
+def test_a_difference_warns_once_for_each_place():
+    model = Checkpointed(nn.BatchNorm1d(4))
+    with rematch.watch(model, 1) as watch, pytest.warns(WatchWarning) as told:
+        for _ in range(3):
+            model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert len(told) == 1 and str(told[0].message) == str(watch.findings[0])
+    assert (watch.findings[0].step, watch.findings[0].times) == (1, 3)
+
+
+@VARIANTS
+def test_a_difference_is_raised_out_of_the_backward_or_given_to_a_function(reentrant):
+    real = library.CheckpointFunction
+    model = Checkpointed(nn.BatchNorm1d(4), reentrant)
+    x = torch.randn(3, 4, requires_grad=True)
+    with rematch.watch(model, 1, "raise"), pytest.raises(RecomputationDiffers, match="inner: aten.add_") as raised:
+        model(x).sum().backward()
+    given = []
+    with rematch.watch(model, 1, given.append) as watch:
+        model(x).sum().backward()
+    assert given == watch.findings and raised.value.finding.module == "inner"
+    assert library.CheckpointFunction is real
+
+
+def test_of_long_results_elements_at_equal_distances_are_kept():
+    model = Checkpointed(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5)), preserve_rng_state=False)
+    with silent(model, keep_bytes=64) as watch:
+        model(torch.randn(8, 64, requires_grad=True)).sum().backward()
+    first = watch.findings[0].comparison.first
+    assert (first.compared, first.elements, first.element % 32) == (16, 512, 0)
+    assert "of 16 that are kept of 512 elements" in str(watch.findings[0])
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+@pytest.mark.parametrize("how", ["a layer", "in place", "the model"])
+def test_what_is_compiled_stays_compiled_and_is_said_not_to_be_seen_once(how, reentrant):
+    ended = []
+    for watches in (False, True):
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        graphs = []
+
+        def backend(graph, inputs, graphs=graphs):
+            graphs.append(graph)
+            return graph
+
+        model = Transformer(use_reentrant=reentrant)
+        if how == "a layer":
+            model.layers[1] = torch.compile(model.layers[1], backend=backend)
+        elif how == "in place":
+            model.layers[1].compile(backend=backend)
+        else:
+            model = torch.compile(model, backend=backend)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            watch = silent(model) if watches else None
+            train(model, 3)
+        ended.append((len(graphs), *(p.detach().clone() for p in model.parameters())))
+        assert len([w for w in told if issubclass(w.category, WatchWarning)]) == watches
+    assert all(torch.equal(torch.as_tensor(a), torch.as_tensor(b)) for a, b in zip(*ended, strict=True))
+    assert not watch.findings
+
+
+def test_a_model_that_never_calls_checkpoint_is_said_not_to_be_seen():
+    model = nn.Linear(4, 4)
+    with rematch.watch(model, 1), pytest.warns(WatchWarning, match="not seen: a call of checkpoint"):
+        for _ in range(3):
+            model(torch.randn(3, 4)).sum().backward()
+
+
+def test_wrong_options_are_refused():
+    for options in ({"every": 0}, {"keep_bytes": 0}, {"on_difference": "stop"}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            rematch.watch(nn.Linear(2, 2), **options)

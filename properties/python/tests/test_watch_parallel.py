@@ -1,0 +1,132 @@
+"""watch() in jobs of two processes: DDP and FSDP2 over gloo, on the CPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import partial
+from multiprocessing import get_context
+
+import pytest
+
+torch = pytest.importorskip("torch")
+if sys.platform != "linux":
+    pytest.skip("ranks are copies of a process", allow_module_level=True)
+
+import torch.distributed as dist  # noqa: E402
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (  # noqa: E402
+    CheckpointImpl,
+    checkpoint_wrapper,
+)
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from watched import Transformer, batch  # noqa: E402
+
+import rematch  # noqa: E402
+
+
+def ddp(model):
+    return DistributedDataParallel(model)
+
+
+def fsdp(model, **options):
+    for layer in model.layers:
+        fully_shard(layer, **options)
+    return fully_shard(model, **options)
+
+
+half = partial(fsdp, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+gathered = partial(fsdp, reshard_after_forward=False)
+
+
+def layer_of(model, number):
+    layer = getattr(model, "module", model).layers[number]
+    return getattr(layer, "_checkpoint_wrapped_module", layer)
+
+
+def noise(model):
+    """In one rank alone. Shapes stay what they are, so that the other one is not left waiting."""
+    if dist.get_rank() == 1:
+        layer_of(model, 3).moe.router.noise = 0.5
+
+
+def written(model):
+    """A weight that is written between the forward and its backward."""
+
+    def write(*_):
+        weight = layer_of(model, 2).attention.out_proj.weight
+        with torch.no_grad():
+            getattr(weight, "_local_tensor", weight).add_(1)
+
+    model.register_forward_hook(write)
+
+
+def job(rank, path, answer, parallel, wrapped, reentrant, plant):
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    dist.init_process_group("gloo", store=dist.FileStore(path, 2), rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = Transformer() if wrapped else Transformer(use_reentrant=reentrant)
+    if wrapped:
+        kind = CheckpointImpl.REENTRANT if reentrant else CheckpointImpl.NO_REENTRANT
+        for number, layer in enumerate(model.layers):
+            model.layers[number] = checkpoint_wrapper(layer, checkpoint_impl=kind)
+    model = parallel(model)
+    if plant is not None:
+        plant(model)
+    with rematch.watch(model, 1, lambda finding: None) as watch:
+        for _ in range(1 if plant else 3):
+            model(batch()).square().mean().backward()
+    answer.send((watch.compared, [(str(f), [s.name for s in f.comparison.states]) for f in watch.findings]))
+    os._exit(0)
+
+
+def in_two_ranks(path, *args):
+    """What job() found in each."""
+    context, started = get_context("fork"), []
+    for rank in range(2):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=job, args=(rank, str(path / "store"), theirs, *args), daemon=True)
+        process.start()
+        theirs.close()
+        started.append((process, ours))
+    try:
+        found = []
+        for _, ours in started:
+            assert ours.poll(60), "a rank does not answer"
+            found.append(ours.recv())
+        return found
+    finally:
+        for process, ours in started:
+            process.kill()
+            process.join()
+            ours.close()
+
+
+WAYS = [(ddp, False), (fsdp, True), (half, False), (gathered, True)]
+BOTH = pytest.mark.parametrize("reentrant", [True, False])
+
+
+@BOTH
+@pytest.mark.parametrize(("parallel", "wrapped"), WAYS, ids=["ddp", "fsdp2", "fsdp2-bfloat16", "fsdp2-gathered"])
+def test_sound_steps_raise_no_alarm(tmp_path, parallel, wrapped, reentrant):
+    for compared, findings in in_two_ranks(tmp_path, parallel, wrapped, reentrant, None):
+        assert (compared, findings) == (12, [])
+
+
+@BOTH
+@pytest.mark.parametrize("parallel", [ddp, fsdp])
+def test_noise_in_one_rank_is_named_there_with_its_number(tmp_path, parallel, reentrant):
+    name = "module.layers" if parallel is ddp else "layers"
+    (_, other), (_, [(text, _)]) = in_two_ranks(tmp_path, parallel, False, reentrant, noise)
+    assert other == []
+    assert text.startswith(f"rematch.watch, step 1, rank 1: {name}.3.moe.router: aten.mul.Tensor differs")
+    assert f"then {name}.3.moe.router: aten.topk differs" in text
+
+
+@BOTH
+@pytest.mark.parametrize("parallel", [ddp, fsdp])
+def test_a_weight_written_before_the_backward_is_named_in_both(tmp_path, parallel, reentrant):
+    name = "module.layers" if parallel is ddp else "layers"
+    for rank, (_, [(text, states)]) in enumerate(in_two_ranks(tmp_path, parallel, False, reentrant, written)):
+        assert text.startswith(f"rematch.watch, step 1, rank {rank}: {name}.2.attention: aten.addmm differs")
+        assert states == [f"{name}.2.attention.out_proj.weight"]
