@@ -156,8 +156,8 @@ struct Named {
   std::string_view options;
 };
 
-/// What the text begins with if that is the place of a function, "mine.py:my_checkpoint"; empty if
-/// not. Blanks are part of a file's name where there is such a file.
+/// The place of a function that the text begins with, "mine.py:my_checkpoint"; empty if there is
+/// none. Blanks are part of a file's name where there is such a file.
 std::string_view own_function(std::string_view text) {
   constexpr std::string_view kScript = ".py:";
   for (std::size_t at = 0; (at = text.find(kScript, at)) != std::string_view::npos; ++at) {

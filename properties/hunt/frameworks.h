@@ -29,7 +29,7 @@ struct Frameworks {
   };
   /// By name: "pytorch", "pytorch:reentrant".
   std::map<std::string, Subject, std::less<>> subjects;
-  /// What Python imports of each environment: "torch" of "pytorch".
+  /// The module that shows that Python has an environment, by its name: "torch" of "pytorch".
   std::map<std::string, std::string> modules;
 };
 
@@ -45,14 +45,14 @@ std::string python_variable(std::string_view environment);
 
 /// The command that starts the adapter of a framework, by its name in known_frameworks(), or the
 /// one of PyTorch with a checkpoint() function of the user's, "mine.py:my_checkpoint"; nullopt for
-/// other names. What follows the name after a blank are further arguments of the adapter: "pytorch
-/// --layers layers.py:LAYERS". The Python is `python`, else that of python_variable(), else
+/// other names. Words behind the name are further arguments of the adapter: "pytorch --layers
+/// layers.py:LAYERS". The Python is `python`, else that of python_variable(), else
 /// $REMATCH_PYTHON, else the one that `ci/setup --frameworks` made, else `python3` of the PATH if
 /// it has the framework. Throws std::invalid_argument that says what to do when there is none.
 std::optional<std::string> framework_command(std::string_view name, const std::string& python = "");
 
-/// What to do where a process that could not be judged printed that Python lacks a module; empty
-/// where it did not.
+/// Advice where a process that could not be judged printed that Python lacks a module; empty where
+/// it did not.
 std::string advice_for(std::string_view name, std::string_view printed);
 
 /// The profile that comes with the program for a subject of known_frameworks(): its own, or that of
