@@ -1,6 +1,7 @@
 option(REMATCH_NATIVE "Use all that this CPU has; bits then hold on this machine only" OFF)
 option(REMATCH_WERROR "Warnings are errors" ${PROJECT_IS_TOP_LEVEL})
 option(REMATCH_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(REMATCH_STATIC "Programs that need no library, for machines without a compiler" OFF)
 set(REMATCH_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON or OFF")
 option(REMATCH_EMULATED_DEVICE "Test the CUDA backend on a device that is emulated on the CPU" ON)
 set(REMATCH_SANITIZE "" CACHE STRING "Sanitizers, as for -fsanitize")

@@ -16,6 +16,7 @@
 #include "engine/build/build_info.h"
 #include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
+#include "properties/hunt/frameworks.h"
 #include "properties/output/terminal.h"
 #include "properties/record/machine.h"
 
@@ -41,24 +42,32 @@ bool is_program(const std::filesystem::path& file) {
   return std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
 }
 
-/// As git does: `rematch NAME ...` is the program rematch-NAME beside this one. Returns only when
-/// there is none.
-void try_external(int argc, char** argv) {
-  const std::string name = argv[1];
-  if (name.find('/') != std::string::npos) return;
-  const std::filesystem::path program = executable().parent_path() / (std::string(kPrefix) + name);
-  if (!is_program(program)) return;
-  std::string first = program.string();
-  std::vector<char*> arguments{first.data()};
+/// Becomes the program: `words`, followed by the arguments from the second on.
+[[noreturn]] void become(std::vector<std::string> words, int argc, char** argv) {
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
   for (int i = 2; i < argc; ++i) arguments.push_back(argv[i]);
   arguments.push_back(nullptr);
-  ::execv(program.c_str(), arguments.data());
-  throw UsageError(fmt::format("cannot run {}: {}", program.string(), std::strerror(errno)));
+  ::execv(words.front().c_str(), arguments.data());
+  throw UsageError(fmt::format("cannot run {}: {}", words.front(), std::strerror(errno)));
 }
 
-/// The programs beside this one that are called like commands.
+/// As git does: `rematch NAME ...` is the program rematch-NAME beside this one. Other commands are
+/// those of the Python package. Returns only when there is none.
+void try_external(int argc, char** argv) {
+  const std::string name = argv[1];
+  if (name.find('/') == std::string::npos) {
+    const auto program = executable().parent_path() / (std::string(kPrefix) + name);
+    if (is_program(program)) become({program.string()}, argc, argv);
+  }
+  if (const std::optional<std::string> command = python_command(name)) {
+    become({"/bin/sh", "-c", *command, "rematch"}, argc, argv);
+  }
+}
+
+/// The programs beside this one that are called like commands, and the commands in Python.
 std::vector<std::string> externals() {
-  std::vector<std::string> names;
+  std::vector<std::string> names = commands_in_python();
   std::error_code error;
   const std::filesystem::path folder = executable().parent_path();
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {

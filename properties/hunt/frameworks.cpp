@@ -146,6 +146,10 @@ fs::path python_of(const std::string& environment) {
 /// The framework whose adapter runs checkpoint() functions that users wrote.
 constexpr std::string_view kOwnFunctions = "pytorch";
 
+/// Commands of the Python package, each with a subject whose environment has what it imports.
+const std::map<std::string_view, std::string_view> kCommandsInPython{
+    {"plan", "pytorch"}, {"safe", "pytorch"}, {"zoo", "transformers"}};
+
 /// A subject that Python runs, as it was named.
 struct Named {
   /// In known_frameworks().
@@ -179,6 +183,20 @@ std::optional<Named> named(std::string_view name) {
   const auto subject = subjects.find(function.empty() ? first : kOwnFunctions);
   if (subject == subjects.end()) return std::nullopt;
   return Named{subject, std::string(function), name.substr(first.size())};
+}
+
+/// "VARIABLE=VALUE ... exec PYTHON -m rematch ".
+std::string start_of(const Frameworks::Subject& subject, const std::string& python) {
+  std::string command;
+  for (const auto& [variable, value] : subject.variables) {
+    command += fmt::format("{}={} ", variable, shell_word(value));
+  }
+  if (const auto package = beside_program("python", "python")) {
+    command +=
+        fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", shell_word(package->string()));
+  }
+  return fmt::format("{}exec {} -m rematch ", command,
+                     shell_word(python.empty() ? python_of(subject.environment).string() : python));
 }
 
 }  // namespace
@@ -251,18 +269,25 @@ std::optional<std::string> framework_command(std::string_view name, const std::s
   const std::optional<Named> found = named(name);
   if (!found) return std::nullopt;
   const Frameworks::Subject& subject = found->subject->second;
-  std::string command;
-  for (const auto& [variable, value] : subject.variables) {
-    command += fmt::format("{}={} ", variable, shell_word(value));
-  }
-  if (const auto package = beside_program("python", "python")) {
-    command +=
-        fmt::format("PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}} ", shell_word(package->string()));
-  }
-  return fmt::format("{}exec {} -m rematch {}{}", command,
-                     shell_word(python.empty() ? python_of(subject.environment).string() : python),
-                     found->function.empty() ? subject.arguments : shell_word(found->function),
-                     found->options);
+  return start_of(subject, python) +
+         (found->function.empty() ? subject.arguments : shell_word(found->function)) +
+         std::string(found->options);
+}
+
+std::vector<std::string> commands_in_python() {
+  std::vector<std::string> names;
+  for (const auto& [name, subject] : kCommandsInPython) names.emplace_back(name);
+  return names;
+}
+
+std::optional<std::string> python_command(std::string_view word) {
+  const auto command = kCommandsInPython.find(word);
+  const bool is_command = command != kCommandsInPython.end();
+  const std::optional<Named> found = named(is_command ? command->second : word);
+  if (!found || !found->options.empty()) return std::nullopt;
+  const Frameworks::Subject& subject = found->subject->second;
+  if (!is_command && found->function.empty() && subject.arguments != word) return std::nullopt;
+  return fmt::format("{}{} \"$@\"", start_of(subject, ""), shell_word(std::string(word)));
 }
 
 std::string advice_for(std::string_view name, std::string_view printed) {

@@ -51,6 +51,14 @@ std::string python_variable(std::string_view environment);
 /// it has the framework. Throws std::invalid_argument that says what to do when there is none.
 std::optional<std::string> framework_command(std::string_view name, const std::string& python = "");
 
+/// The commands that are written in Python, sorted.
+std::vector<std::string> commands_in_python();
+
+/// The command for the shell that runs `python -m rematch WORD "$@"` with the Python of
+/// framework_command(), where WORD is one of commands_in_python(), a framework, or a function of
+/// the user's; nullopt for other words. Throws as that does.
+std::optional<std::string> python_command(std::string_view word);
+
 /// Advice where a process that could not be judged printed that Python lacks a module; empty where
 /// it did not.
 std::string advice_for(std::string_view name, std::string_view printed);

@@ -8,17 +8,24 @@ what it sees. Implement `Subject` and call `serve()`; `rematch.pytorch` does so 
 
 from typing import Any
 
-from rematch.protocol import Request, Subject, Unsupported, serve
-from rematch.record import Record
+_HOMES = {
+    "Record": "record",
+    "Request": "protocol",
+    "Subject": "protocol",
+    "Unsupported": "protocol",
+    "observe": "observation",
+    "serve": "protocol",
+    "watch": "watching",
+}
+"""Modules of the public names."""
 
 __all__ = ["Record", "Request", "Subject", "Unsupported", "observe", "serve", "watch"]
 
 
 def __getattr__(name: str) -> Any:
-    """Loads PyTorch only for those who ask for it."""
-    module = {"observe": "rematch.observation", "watch": "rematch.watching"}.get(name)
-    if module is not None:
+    """Loads NumPy and PyTorch only for those who ask for them: help needs neither."""
+    if name in _HOMES:
         from importlib import import_module
 
-        return getattr(import_module(module), name)
+        return getattr(import_module(f"rematch.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'rematch' has no attribute {name!r}")

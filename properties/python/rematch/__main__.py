@@ -1,30 +1,85 @@
-"""The command line: starts a subject, for `rematch check --subject "python -m rematch ..."`."""
+"""The command line: `rematch` and `python -m rematch` are one. It judges modules and starts subjects; all other
+commands are those of the program."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
-from rematch import frameworks
-from rematch.library import summary
-from rematch.protocol import Subject, serve
+from rematch.program import COMMANDS, DISTRIBUTION, PACKAGE, become, how_to_get_it, program
 
-FRAMEWORKS = sorted(file.parent.name for file in Path(frameworks.__file__).parent.glob("*/adapter.py"))
+if TYPE_CHECKING:
+    from rematch.protocol import Subject
+
+FRAMEWORKS = sorted(file.parent.name for file in (PACKAGE / "frameworks").glob("*/adapter.py"))
 """Names of the folders whose module `adapter` has a function `subject(arguments)`, which makes a subject of
 the words that follow its name."""
 
+OURS = {
+    "safe": ("rematch.safe.cli", "say whether a module computes the same when it is checkpointed, and why not"),
+    "plan": ("rematch.plan.cli", "say which blocks of a model to checkpoint, for a budget of bytes"),
+    "zoo": ("rematch.zoo.cli", "judge small random models of libraries such as timm"),
+}
+"""Commands that are written in Python: the module whose main() gets the words that follow, and what they do."""
+
 PRINT = "--print-modules"
-EXAMPLES = """\
-examples:
-  rematch check --subject "python -m rematch pytorch --variant non_reentrant"
-  rematch check --subject "python -m rematch my_checkpoint.py:checkpoint"
-  python -m rematch mlx --print-modules    (layers of its library that cases have, and why others are not tried)
-  python -m rematch safe my_package.blocks:Block
-  python -m rematch plan my_package.models:small --budget 8GB    (which blocks to checkpoint)
-  python -m rematch zoo --library timm             (models of libraries: zoo --help)
+HELP = """\
+usage: rematch COMMAND ...    (python -m rematch COMMAND ... is the same)
+
+Finds silent faults in activation checkpointing.
+
+In Python:
+{ours}
+
+  FRAMEWORK           answer as a subject, for the program: {frameworks}
+  mine.py:FUNCTION    the same for a checkpoint() function of your own
+                      ({print} lists the layers of a framework's library that cases have)
+
+The program, {where}:
+{theirs}
+
+`rematch COMMAND --help` explains each. Exit status 0: nothing new; 1: a violation; 2: wrong usage.
+
+Examples:
+  rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg nhead=4 --arg batch_first=True --input 2x8x32
+  rematch plan my_package.models:small --budget 8GB
+  rematch check --subject pytorch --cases 300
+  rematch check --subject mine.py:my_checkpoint
 """
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(f"rematch: {sentence}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _help() -> str:
+    def lines(commands: dict[str, str]) -> str:
+        return "\n".join(f"  {name:18}  {what}" for name, what in commands.items())
+
+    found = program()
+    beside = sorted(file.name.partition("-")[2] for file in found.parent.glob("rematch-*")) if found else []
+    theirs = {**COMMANDS, **{name: "a program beside it" for name in beside if name not in COMMANDS}}
+    return HELP.format(
+        ours=lines({name: what for name, (_, what) in OURS.items()}),
+        frameworks=", ".join(FRAMEWORKS),
+        print=PRINT,
+        where=found or f"which is not here: {how_to_get_it()}",
+        theirs=lines(theirs),
+    )
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"rematch {version(DISTRIBUTION)}, the Python package alone"
+    except PackageNotFoundError:
+        return "rematch, the Python package alone, not installed"
 
 
 def _subject(what: str, arguments: list[str]) -> Subject:
@@ -32,45 +87,52 @@ def _subject(what: str, arguments: list[str]) -> Subject:
         if what in FRAMEWORKS:
             return import_module(f"rematch.frameworks.{what}.adapter").subject(arguments)
         from rematch.frameworks.pytorch.adapter import subject_at
+
+        return subject_at(what, arguments)
     except ImportError as error:
-        raise SystemExit(f"{what}: what it needs cannot be loaded: {error}") from None
-    return subject_at(what, arguments)
+        _refuse(f"{what}: what it needs cannot be loaded: {error}")
+    except SystemExit as ended:
+        # Of those that say what is wrong.
+        _refuse(ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Raises SystemExit: 2 for a wrong argument, 1 with a sentence for what cannot be started."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["safe"]:
-        from rematch.safe.cli import main as safe
+def _serve(what: str, options: list[str]) -> None:
+    if PRINT not in options:
+        subject = _subject(what, options)
+        from rematch.protocol import serve
 
-        return safe(given[1:])
-    if given[:1] == ["plan"]:
-        from rematch.plan.cli import main as plan
+        return serve(subject)
+    subject = _subject(what, [word for word in options if word != PRINT])
+    from rematch.library import summary
 
-        return plan(given[1:])
-    if given[:1] == ["zoo"]:
-        from rematch.zoo.cli import main as zoo
+    return print(summary(subject.found()))
 
-        return zoo(given[1:])
-    parser = argparse.ArgumentParser(
-        prog="python -m rematch",
-        description="Starts a subject of the harness, or judges a module by itself.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "what",
-        metavar="WHAT",
-        help=f"{', '.join(FRAMEWORKS)}, or script.py:function with the signature of "
-        "torch.utils.checkpoint.checkpoint(), or safe, or plan, or zoo",
-    )
-    parser.add_argument(
-        "options", nargs=argparse.REMAINDER, help="of the subject; `python -m rematch WHAT --help` lists them"
-    )
-    words = parser.parse_args(given)
-    if PRINT in words.options:
-        return print(summary(_subject(words.what, [word for word in words.options if word != PRINT]).found()))
-    return serve(_subject(words.what, words.options))
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Raises SystemExit: 2 for a wrong argument, and for what cannot be started; commands have others of their own."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if not words:
+        print(_help(), file=sys.stderr)
+        raise SystemExit(2)
+    what, options = words[0], words[1:]
+    if what in ("-h", "--help"):
+        return print(_help())
+    if what in OURS:
+        try:
+            module = import_module(OURS[what][0])
+        except ImportError as error:
+            _refuse(f"{what} needs PyTorch in this Python: {error}")
+        return module.main(options)
+    if what in FRAMEWORKS or ":" in what:
+        return _serve(what, options)
+    if found := program():
+        return become(found, words)
+    if what == "--version":
+        return print(_version())
+    if what in COMMANDS:
+        _refuse(f"{what} is a command of the program, which is not here: {how_to_get_it()}")
+    near = difflib.get_close_matches(what, [*OURS, *COMMANDS, *FRAMEWORKS], 1)
+    _refuse(f'no command is named "{what}"{f"; did you mean {near[0]}?" if near else ""} (`rematch --help` lists them)')
 
 
 if __name__ == "__main__":

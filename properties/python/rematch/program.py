@@ -1,4 +1,4 @@
-"""The command `rematch` of an installation that carries the program."""
+"""The program that is written in C++, and the commands that it has: found, and handed over to."""
 
 from __future__ import annotations
 
@@ -6,11 +6,58 @@ import json
 import os
 import re
 import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
-PROGRAM = Path(__file__).parent / "_program" / "bin" / "rematch"
-FRAMEWORKS = Path(__file__).parent / "frameworks"
+PACKAGE = Path(__file__).parent
+DISTRIBUTION = "rematch-checkpoint"
+COMMANDS = {
+    "check": "look for bugs: run random cases plain and checkpointed, and compare them",
+    "replay": "run one case again",
+    "show": "show a case",
+    "laws": "list what is checked",
+    "subjects": "list the implementations that can be tested",
+    "conform": "compare several implementations on one page",
+    "merge": "add up the parts of a hunt",
+    "faults": "show that the laws can fail",
+    "serve": "answer as a subject",
+    "scenario": "answer questions that people asked, with a run",
+}
+"""What it has, for help where it is not there."""
+
+_BUILDS = ("release", "program", "cpu", "native")
+
+
+def checkout() -> Path | None:
+    """The sources that this package lies in, or was installed from."""
+    places = [PACKAGE.resolve().parents[2]]
+    try:
+        origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        places.append(Path(unquote(urlparse(origin.get("url", "")).path)))
+    except PackageNotFoundError:
+        # It was not installed.
+        pass
+    return next((place for place in places if (place / "ci" / "build").is_file()), None)
+
+
+def program() -> Path | None:
+    """The program of this package, or else of its checkout."""
+    places = [PACKAGE / "_program" / "bin" / "rematch"]
+    if (sources := checkout()) is not None:
+        places += [sources / "build" / build / "bin" / "rematch" for build in _BUILDS]
+    return next((place for place in places if place.is_file()), None)
+
+
+def how_to_get_it() -> str:
+    sources = checkout()
+    there = f"in {sources}" if sources else "in the sources of Rematch"
+    return (
+        f"`ci/build release rematch rematch-scenario` {there} makes it (5 CPU minutes), "
+        "`REMATCH_PROGRAM=1 pip install .` there installs it with the package"
+    )
 
 
 def _is_here(module: str) -> bool:
@@ -21,26 +68,23 @@ def _is_here(module: str) -> bool:
         return False
 
 
-def main() -> None:
-    """Becomes the program. Subjects whose framework is installed here run in this interpreter; for
-    others the program looks for one that `ci/setup --frameworks` made.
-
-    Raises SystemExit with a sentence where the package was installed without the program.
-    """
-    if not PROGRAM.exists():
-        raise SystemExit(
-            f"{PROGRAM} is missing: this is the package alone. To install it with the program, run "
-            "`pip install .` in the root of the sources"
-        )
-    if not os.environ.get("REMATCH_PYTHON"):
-        for file in FRAMEWORKS.glob("*/framework.json"):
-            known = json.loads(file.read_text()).get("environments", {})
-            for name, environment in known.items():
-                if _is_here(environment["module"]):
-                    chosen = "REMATCH_PYTHON_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
-                    os.environ.setdefault(chosen, sys.executable)
-    os.execv(PROGRAM, sys.argv)
+def environment() -> dict[str, str]:
+    """Variables for the program: subjects whose framework is installed here run in this interpreter; for
+    others it looks for one that `ci/setup --frameworks` made."""
+    if os.environ.get("REMATCH_PYTHON"):
+        return dict(os.environ)
+    told = {}
+    for file in (PACKAGE / "frameworks").glob("*/framework.json"):
+        known = json.loads(file.read_text()).get("environments", {})
+        for name, needs in known.items():
+            if _is_here(needs["module"]):
+                told["REMATCH_PYTHON_" + re.sub(r"[^A-Z0-9]", "_", name.upper())] = sys.executable
+    return told | dict(os.environ)
 
 
-if __name__ == "__main__":
-    main()
+def become(found: Path, words: Sequence[str]) -> None:
+    """Replaces this process by the program. It prints lines to paste, which begin with what they were typed with."""
+    script = Path(sys.executable).with_name("rematch")
+    if not Path(sys.argv[0]).name.startswith("__main__"):
+        script = Path(sys.argv[0])
+    os.execve(found, [str(script if script.exists() else found), *words], environment())

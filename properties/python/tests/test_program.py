@@ -1,41 +1,53 @@
-"""The command of an installation that carries the program."""
+"""The command line, `rematch` and `python -m rematch`: what it does itself, and what it leaves to the program."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import subprocess
 import sys
 
 import pytest
 
-import rematch.program as command
+import rematch.__main__ as command
+import rematch.program as program
 
 CHOICES = ("REMATCH_PYTHON", "REMATCH_PYTHON_PYTORCH", "REMATCH_PYTHON_MLX")
+PACKAGE = program.PACKAGE
 
 
 @pytest.fixture
-def started(monkeypatch, tmp_path):
+def package(monkeypatch, tmp_path):
+    """A package that knows two frameworks, in a checkout where nothing was built."""
+    here = tmp_path / "properties" / "python" / "rematch"
+    for name, module in ("pytorch", "torch"), ("mlx", "mlx.core"):
+        (here / "frameworks" / name).mkdir(parents=True)
+        environments = {name: {"module": module}}
+        (here / "frameworks" / name / "framework.json").write_text(json.dumps({"environments": environments}))
+    add(tmp_path / "ci" / "build")
+    monkeypatch.setattr(program, "PACKAGE", here)
+    for name in CHOICES:
+        monkeypatch.delenv(name, raising=False)
+    return here
+
+
+def add(file):
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+    return file
+
+
+@pytest.fixture
+def started(package, monkeypatch):
     """Collects what main() becomes: the program, its arguments, and the Pythons that it is told to use."""
     seen = []
-    program = tmp_path / "bin" / "rematch"
-    program.parent.mkdir()
-    program.touch()
-    for name, module in ("pytorch", "torch"), ("mlx", "mlx.core"):
-        (tmp_path / name).mkdir()
-        environments = {name: {"module": module}}
-        (tmp_path / name / "framework.json").write_text(json.dumps({"environments": environments}))
-    monkeypatch.setattr(command, "PROGRAM", program)
-    monkeypatch.setattr(command, "FRAMEWORKS", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["rematch", "laws"])
-    for name in CHOICES:
-        # Set first, so that what main() sets is taken back.
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
 
-    def become(*given):
-        seen.append((*given, {name: os.environ[name] for name in CHOICES if name in os.environ}))
+    def become(found, words, environment):
+        seen.append((found, words[1:], {name: environment[name] for name in CHOICES if name in environment}))
 
-    monkeypatch.setattr(os, "execv", become)
+    monkeypatch.setattr(os, "execve", become)
+    add(package / "_program" / "bin" / "rematch")
     return seen
 
 
@@ -47,36 +59,95 @@ def installed(monkeypatch, *modules):
             return None
         return name
 
-    monkeypatch.setattr(command, "find_spec", find)
+    monkeypatch.setattr(program, "find_spec", find)
 
 
-def test_a_framework_beside_the_package_is_judged_in_this_interpreter(started, monkeypatch):
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        command.main(words)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_a_framework_beside_the_package_is_judged_in_this_interpreter(started, monkeypatch, package):
     installed(monkeypatch, "torch")
-    command.main()
+    command.main(["laws", "--json"])
     expected = {"REMATCH_PYTHON_PYTORCH": sys.executable}
-    assert started == [(command.PROGRAM, ["rematch", "laws"], expected)]
+    assert started == [(package / "_program" / "bin" / "rematch", ["laws", "--json"], expected)]
 
 
 def test_a_python_that_was_chosen_is_left_alone(started, monkeypatch):
     installed(monkeypatch, "torch", "mlx")
     monkeypatch.setenv("REMATCH_PYTHON_MLX", "/chosen/python")
-    command.main()
+    command.main(["laws"])
+    monkeypatch.delenv("REMATCH_PYTHON_MLX")
     monkeypatch.setenv("REMATCH_PYTHON", "/for/all")
-    for name in CHOICES[1:]:
-        monkeypatch.delenv(name)
-    command.main()
+    command.main(["laws"])
     mine = {"REMATCH_PYTHON_PYTORCH": sys.executable, "REMATCH_PYTHON_MLX": "/chosen/python"}
     assert [told for _, _, told in started] == [mine, {"REMATCH_PYTHON": "/for/all"}]
 
 
 def test_without_frameworks_the_program_looks_elsewhere(started, monkeypatch):
     installed(monkeypatch)
-    command.main()
-    assert started == [(command.PROGRAM, ["rematch", "laws"], {})]
+    command.main(["laws"])
+    assert [told for _, _, told in started] == [{}]
 
 
-def test_the_package_alone_says_how_to_get_the_program(started):
-    command.PROGRAM.unlink()
-    with pytest.raises(SystemExit, match=r"pip install \.`"):
-        command.main()
-    assert not started
+def test_a_slip_is_left_to_the_program_which_knows_all_its_commands(started):
+    command.main(["chekc"])
+    command.main(["--version"])
+    assert [words for _, words, _ in started] == [["chekc"], ["--version"]]
+
+
+def test_the_program_of_the_package_goes_before_the_one_that_was_built(package, tmp_path):
+    assert program.program() is None
+    built = add(tmp_path / "build" / "program" / "bin" / "rematch")
+    assert program.program() == built
+    carried = add(package / "_program" / "bin" / "rematch")
+    assert program.program() == carried
+
+
+def test_an_installed_package_finds_what_was_built_in_the_sources_that_it_came_from(monkeypatch, tmp_path, package):
+    class Installed:
+        def read_text(self, name):
+            assert name == "direct_url.json"
+            return json.dumps({"url": (tmp_path / "my sources").as_uri(), "dir_info": {}})
+
+    monkeypatch.setattr(program, "PACKAGE", tmp_path / "environment" / "lib" / "site-packages" / "rematch")
+    monkeypatch.setattr(program, "distribution", lambda name: Installed())
+    assert program.checkout() is None
+    add(tmp_path / "my sources" / "ci" / "build")
+    assert program.program() is None and str(tmp_path / "my sources") in program.how_to_get_it()
+    built = add(tmp_path / "my sources" / "build" / "release" / "bin" / "rematch")
+    assert program.program() == built
+
+
+def test_the_package_alone_says_how_to_get_the_program_and_what_was_meant(package, capsys):
+    assert "ci/build release rematch" in refused(capsys, "laws")
+    assert "did you mean check?" in refused(capsys, "chekc")
+    assert "usage: rematch COMMAND" in refused(capsys)
+    command.main(["--version"])
+    assert "the Python package alone" in capsys.readouterr().out
+
+
+def test_help_lists_commands_of_both_without_numpy_or_a_framework():
+    blocked = "import sys; sys.modules.update(numpy=None, torch=None); sys.argv[1:] = ['--help'];"
+    text = f"{blocked} import runpy; runpy.run_module('rematch', run_name='__main__')"
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    for word in (*command.OURS, *program.COMMANDS, *command.FRAMEWORKS):
+        assert word in ran.stdout
+
+
+def test_both_spellings_know_the_same_commands():
+    listed = (PACKAGE.parents[2] / "properties" / "hunt" / "frameworks.cpp").read_text()
+    words = listed.partition("kCommandsInPython{")[2].partition(";")[0]
+    assert sorted(command.OURS) == re.findall(r'{"(\w+)"', words)
+    if (found := program.program()) is None:
+        pytest.skip("without the program its commands are not compared")
+    told = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=60).stdout
+    assert all(f"  {name} " in told or f"rematch {name}" in told for name in (*command.OURS, *program.COMMANDS))
+
+
+def test_what_cannot_be_started_is_wrong_usage(capsys):
+    assert "has no nothing" in refused(capsys, f"{__file__}:nothing")
