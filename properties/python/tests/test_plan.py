@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from rematch.plan import apply, plan_model  # noqa: E402
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of  # noqa: E402
 from rematch.plan.meter import StorageMeter  # noqa: E402
-from rematch.plan.model import bytes_of  # noqa: E402
+from rematch.plan.planner import bytes_of  # noqa: E402
 from rematch.plan.table import designs  # noqa: E402
 from rematch.safe import judge_model  # noqa: E402
 
@@ -285,3 +285,45 @@ def test_what_cannot_be_planned_says_what_to_do():
         plan_model(torch.compile(mlp(2), backend="eager"), torch.randn(8, 8))
     with pytest.raises(ValueError, match="no submodule that ran matches 'layers"):
         plan_model(mlp(2), torch.randn(8, 8), blocks="layers.*")
+
+
+def test_a_policy_that_the_model_cannot_have_is_left_out():
+    """What is kept may not be written: ReLU writes into the results of the product before it."""
+    blocks = [nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True)) for _ in range(3)]
+    plan = plan_model(nn.Sequential(*blocks), torch.randn(64, 8), repeats=1)
+    assert any(note.startswith("products kept is left out") for note in plan.notes)
+    assert plan.measured == plan.promised
+
+
+def test_blocks_that_run_often_among_many_are_left_as_they_are():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(
+                [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(6)]
+            )
+
+        def forward(self, x):
+            for layer in (*self.layers, self.layers[0]):
+                x = layer(x)
+            return x
+
+    plan = plan_model(Mixed(), torch.randn(64, 8), blocks="layers.*", repeats=1)
+    assert list(plan.choices) == [f"layers.{i}" for i in range(1, 6)]
+    assert "layers.0 runs 2 times a step" in plan.notes[0]
+    assert plan.measured == plan.promised < plan.plain_peak
+
+
+def test_a_switch_that_refuses_is_no_switch():
+    class Refuses(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = mlp(2)
+
+        def set_grad_checkpointing(self, enable=True):
+            assert not enable, "not supported"
+
+        def forward(self, x):
+            return self.layers(x)
+
+    assert plan_model(Refuses(), torch.randn(64, 8), repeats=1).least_peak > 0

@@ -3,54 +3,27 @@
 from __future__ import annotations
 
 import gc
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from statistics import median
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from rematch.plan.choose import Choice, cheapest, frontier
 from rematch.plan.options import CHECKPOINTED, STORED, Contexts, known_options
-from rematch.plan.report import BlockKind, Plan, Point
-from rematch.plan.step import MakeOptimizer, Measured, Step
-from rematch.plan.table import Parts, Table, all_choices, designs
+from rematch.plan.planner import Planner
+from rematch.plan.report import Plan
+from rematch.plan.step import MakeOptimizer, Step
 from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.regions import told
 from rematch.safe.run import Target, seed_all
+from rematch.safe.state import State
 from rematch.safe.switch import known_switch
 
-_UNITS = {"": 1, "B": 1}
-for _power, _letter in enumerate("KMGT", 1):
-    _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
-_REPAIRS = 6
-"""So often a plan that measures otherwise than promised is planned anew, with what was measured."""
-_MOST_POINTS = 40
-"""So many points between nothing and the plain peak has the table of peaks and times at most."""
-_PROGRESS_AFTER = 2.0
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adam": torch.optim.Adam,
     "sgd": torch.optim.SGD,
 }
-
-
-def bytes_of(budget: int | str, plain: int) -> int:
-    """The bytes of "8GB", "500 MiB", "60%" of the plain peak, or of a number. Raises ValueError."""
-    if isinstance(budget, int):
-        return budget
-    text = budget.strip().upper().replace(" ", "")
-    number = text.rstrip("KMGTIB%")
-    try:
-        if text.endswith("%"):
-            return int(plain * float(number) / 100)
-        return int(float(number) * _UNITS[text[len(number) :]])
-    except (ValueError, KeyError):
-        raise ValueError(
-            f'[plan_model] budget is bytes, such as 8000000, "8GB", "500MiB", "60%"; got {budget!r}'
-        ) from None
 
 
 def plan_model(
@@ -98,8 +71,7 @@ def plan_model(
     options = known_options()
     if policies is not None:
         options = {STORED: None, CHECKPOINTED: None, **policies}
-    known = known_switch(model)
-    turn = switch or (known.turn if known else None)
+    turn = switch or _own_switch(model)
     target = Target(model, args, kwargs or {}, loss=loss, switch=turn)
     # Each step begins with a collection: it need not look at what was there before, which takes it half a second.
     gc.collect()
@@ -108,11 +80,27 @@ def plan_model(
     try:
         names = _find_blocks(target, blocks, seed)
         step = Step(target, names, options, optimizer, seed)
-        return _Planner(step, names, repeats, progress).plan(budget)
+        return Planner(step, names, repeats, progress).plan(budget)
     finally:
         if not frozen:
             gc.unfreeze()
         target.end()
+
+
+def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
+    """What turns the model's own checkpointing on and off; None where it has no such switch, or one that refuses."""
+    known = known_switch(model)
+    if known is None:
+        return None
+    state = State({"": model})
+    try:
+        known.turn(model, True)
+        known.turn(model, False)
+    except Exception:
+        return None
+    finally:
+        state.restore()
+    return known.turn
 
 
 def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
@@ -142,231 +130,3 @@ def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
         )
         raise ValueError(f"[plan_model] {what}: name its blocks, as in blocks='layers.*'")
     return outer
-
-
-class _Planner:
-    """Measures steps, and chooses."""
-
-    def __init__(self, step: Step, names: list[str], repeats: int, progress: bool) -> None:
-        self._step, self._names, self._repeats, self._progress = step, names, max(1, repeats), progress
-        self._options = list(step.options)
-        self._begin, self._done, self._expected = time.monotonic(), 0, 1
-        self._plain = step.bytes_of({})
-        self._differs: dict[str, None] = {}
-        self._notes: list[str] = []
-        self._check_order()
-
-    def _check_order(self) -> None:
-        executions = self._plain.executions
-        self._names = [name for name in self._names if name in executions]
-        self._tied = len(executions) > len(self._names)
-        if not self._plain.in_order:
-            self._notes.append(
-                "backwards of blocks did not come in the reverse order of their forwards: they are no chain"
-            )
-
-    def plan(self, budget: int | str | None) -> Plan:
-        """Raises ValueError where nothing fits."""
-        names, executions = self._names, self._plain.executions
-        count = len(self._options)
-        every = all_choices(len(names), count)
-        if every is None and self._tied:
-            raise ValueError(
-                f"[plan_model] {len(executions)} executions of {len(names)} blocks: blocks that run several times "
-                "a step can be planned where there are few of them; name fewer, blocks=..."
-            )
-        table, peaks = Table(len(executions)), {}
-        steps = every or list(designs(len(names), count))
-        self._expected = len(steps) + count * self._repeats + 1
-        measured: dict[tuple[int, ...], Measured] = {}
-
-        def note(chosen: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
-            peaks[chosen] = seen.curve.peak
-            if every is None:
-                table.note(chosen, seen, beats)
-
-        for chosen in steps:
-            self._tell()
-            measured[chosen] = self._measure(chosen)
-            note(chosen, measured[chosen])
-        costs, seconds = self._costs(measured)
-
-        def within(limit: int) -> Choice | None:
-            if every is not None:
-                fit = [Choice(_sum(costs, c), p, c) for c, p in peaks.items() if p <= limit]
-                return min(fit, default=None)
-            return cheapest(table.chain(costs), limit)
-
-        plain_peak = self._plain.curve.peak
-        apart = max(1, plain_peak // _MOST_POINTS)
-        choices = frontier(within, apart)
-        limit = choices[-1].peak if budget is None else bytes_of(budget, plain_peak)
-        choice, seen = self._settle(within, limit, note, choices[-1])
-        differs = self._differing(seen)
-        if others := [name for name in self._differs if name not in differs]:
-            self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
-        if choice not in choices:
-            choices = frontier(within, apart)
-        points = [Point(c.peak, self._seconds(seconds, c), self._choices(c.options)) for c in choices]
-        return Plan(
-            name=type(self._step.model).__name__,
-            choices=self._choices(choice.options),
-            budget=limit,
-            promised=choice.peak,
-            measured=seen.curve.peak,
-            plain=self._plain,
-            seen=seen,
-            seconds=None if self._step.is_fake else seconds,
-            cost=choice.cost,
-            seconds_measured=None if self._step.is_fake else self._timed(choice.options, seconds),
-            points=points,
-            kinds=self._kinds(measured, costs),
-            differs=differs,
-            notes=self._notes,
-            step=self._step,
-            took=time.monotonic() - self._begin,
-        )
-
-    def _settle(
-        self,
-        within: Callable[[int], Choice | None],
-        limit: int,
-        note: Callable[[tuple[int, ...], Measured, bool], None],
-        least: Choice,
-    ) -> tuple[Choice, Measured]:
-        """The best choice, measured; where it is not what was promised, what was measured is planned with."""
-        tried: dict[tuple[int, ...], Measured] = {}
-        choice = None
-        for _ in range(_REPAIRS):
-            choice = within(limit)
-            if choice is None:
-                break
-            self._tell()
-            seen = tried.get(choice.options) or self._measure(choice.options)
-            if seen.curve.peak == choice.peak or choice.options in tried:
-                return choice, seen
-            tried[choice.options] = seen
-            self._notes.append(
-                f"first promised {choice.peak:,} B, measured {seen.curve.peak:,} B: planned again with that"
-            )
-            note(choice.options, seen, True)
-        if choice is None:
-            raise ValueError(
-                f"[plan_model] no choice fits into {limit:,} B: the least peak is {least.peak:,} B; the plain step has "
-                f"{self._plain.curve.peak:,} B"
-            )
-        return choice, tried[choice.options]
-
-    def _measure(self, chosen: Sequence[int]) -> Measured:
-        choices = self._choices(chosen)
-        if all(choice == STORED for choice in choices.values()):
-            return self._plain
-        try:
-            seen = self._step.bytes_of(choices)
-        except RuntimeError as error:
-            # Of PyTorch's sentence the first line says what, the rest how to debug it.
-            text = str(error).split("\n")[0]
-            raise RuntimeError(
-                f"[plan_model] the step fails with blocks checkpointed: {text} judge_model() says why"
-            ) from error
-        if seen.executions != self._plain.executions:
-            raise ValueError("[plan_model] the blocks that run differ from step to step, though seeds are the same")
-        self._differs.update(dict.fromkeys(self._differing(seen)))
-        return seen
-
-    def _differing(self, seen: Measured) -> list[str]:
-        """Gradients and buffers whose bits are not those of the plain step."""
-        return [name for name, value in self._plain.numbers.items() if seen.numbers.get(name) != value]
-
-    def _choices(self, chosen: Sequence[int]) -> dict[str, str]:
-        return {name: self._options[o] for name, o in zip(self._names, chosen, strict=True)}
-
-    def _costs(self, measured: Mapping[tuple[int, ...], Measured]) -> tuple[list[list[int]], float]:
-        """For each block the cost of each option, in nanoseconds, or in operations on fake tensors; and the
-        seconds of a plain step."""
-        names, executions = self._names, self._plain.executions
-        kinds = {name: self._kind(name) for name in names}
-        costs: list[list[int]] = [[] for _ in names]
-        plain: list[Measured] = []
-        for number in range(len(self._options)):
-            if self._step.is_fake:
-                of = self._operations(measured, number)
-            else:
-                runs = [self._time(number) for _ in range(self._repeats)]
-                plain = plain or runs
-                of = {name: 0.0 for name in names}
-                for i, name in enumerate(executions):
-                    more = min(r.forward[i] for r in runs) - min(r.forward[i] for r in plain)
-                    of[name] += max(0.0, more) + min(r.again[i] for r in runs)
-                # Blocks that are alike cost the same: what differs is noise.
-                alike: dict[Any, list[float]] = {}
-                for name in names:
-                    alike.setdefault(kinds[name], []).append(of[name])
-                of = {name: median(alike[kinds[name]]) * 1e9 for name in names}
-                # What a step takes longer is more than its recomputations: random states are kept and put back,
-                # tensors are packed. Blocks share it as they share the rest.
-                slower = min(r.seconds for r in runs) - min(r.seconds for r in plain)
-                share = max(1.0, slower * 1e9 / max(1.0, sum(of.values())))
-                of = {name: cost * share for name, cost in of.items()}
-            for i, name in enumerate(names):
-                costs[i].append(0 if number == 0 else max(1, int(of[name])))
-        return costs, min((run.seconds for run in plain), default=0.0)
-
-    def _time(self, option: int) -> Measured:
-        self._tell()
-        return self._step.times_of(self._choices([option] * len(self._names)))
-
-    def _timed(self, chosen: Sequence[int], plain: float) -> float:
-        """Seconds of a step with a choice, the least of several."""
-        if not any(chosen):
-            return plain
-        return min(self._step.times_of(self._choices(chosen)).seconds for _ in range(self._repeats))
-
-    def _operations(self, measured: Mapping[tuple[int, ...], Measured], option: int) -> dict[str, float]:
-        chosen = tuple([option] * len(self._names))
-        seen = measured.get(chosen) or self._measure(chosen)
-        found = {name: 0.0 for name in self._names}
-        for mark, count in seen.curve.operations.items():
-            kind, _, number = mark.partition(" ")
-            if kind == "backward":
-                found[seen.executions[int(number)]] += count
-        return found
-
-    def _seconds(self, plain: float, choice: Choice) -> float:
-        return choice.cost if self._step.is_fake else plain + choice.cost / 1e9
-
-    def _kind(self, name: str) -> Any:
-        block = self._step.model.get_submodule(name)
-        return type(block).__name__, tuple((n, tuple(p.shape)) for n, p in block.named_parameters())
-
-    def _kinds(self, measured: Mapping[tuple[int, ...], Measured], costs: Sequence[Sequence[int]]) -> list[BlockKind]:
-        """Blocks that are alike: what one keeps, and what running it again costs, by option."""
-        executions = self._plain.executions
-        found: dict[Any, BlockKind] = {}
-        for i, name in enumerate(self._names):
-            kind = self._kind(name)
-            if kind in found:
-                found[kind].names.append(name)
-                continue
-            # The first block also keeps what stands before it: one in the middle says more.
-            alike = [n for n in self._names if self._kind(n) == kind]
-            place = executions.index(alike[len(alike) // 2])
-            keeps = {}
-            for o, option in enumerate(self._options):
-                seen = measured.get(tuple([o] * len(self._names)))
-                if seen is not None:
-                    parts = Parts(seen.curve, len(executions))
-                    keeps[option] = parts.levels[0][place + 1] - parts.levels[0][place]
-            found[kind] = BlockKind(kind[0], [name], keeps, dict(zip(self._options, costs[i], strict=True)))
-        return list(found.values())
-
-    def _tell(self) -> None:
-        self._done += 1
-        passed = time.monotonic() - self._begin
-        if self._progress and passed > _PROGRESS_AFTER:
-            left = passed / self._done * max(0, self._expected - self._done)
-            print(f"plan: step {self._done} of about {self._expected}, about {left:.0f} s left", file=sys.stderr)
-
-
-def _sum(costs: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
-    return sum(cost[o] for cost, o in zip(costs, chosen, strict=True))
