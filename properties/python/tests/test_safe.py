@@ -424,12 +424,12 @@ def test_bytes_that_wait_for_the_backward_are_counted(module, shape, plain, chec
 
 
 class Stack(nn.Module):
-    """A model with a switch of its own, of which half of the blocks know."""
+    """A model with a switch of its own, of which half of the blocks know; two more do not run."""
 
     def __init__(self, switch: bool = False) -> None:
         super().__init__()
-        blocks = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)) for _ in range(4)]
-        self.first, self.second = nn.ModuleList(blocks[:2]), nn.ModuleList(blocks[2:])
+        blocks = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)) for _ in range(6)]
+        self.first, self.second, self.third = (nn.ModuleList(blocks[n : n + 2]) for n in (0, 2, 4))
         self.gradient_checkpointing = switch
 
     def forward(self, x):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rematch.safe.regions import Region, Regions
 from rematch.safe.state import State
@@ -27,6 +29,24 @@ class Wrapped(Regions):
                 if name not in self.names:
                     self.names.append(name)
                 return
+
+
+    def has(self, name: str) -> bool:
+        """Whether the module of that name is checkpointed, alone or within another one."""
+        return any(name == one or name.startswith(one + ".") for one in self.names)
+
+
+@contextmanager
+def noting_calls(model: nn.Module) -> Iterator[set[str]]:
+    """Within, the names of the modules of `model` that are called are added to the set. The hook is a global one, as
+    hooks of modules are part of the state that runs put back."""
+    of = {module: name for name, module in model.named_modules()}
+    called: set[str] = set()
+    handle = register_module_forward_pre_hook(lambda module, _: called.add(of.get(module, "")))
+    try:
+        yield called
+    finally:
+        handle.remove()
 
 
 def repeated_children(model: nn.Module) -> list[str]:

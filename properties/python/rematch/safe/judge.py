@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rematch.safe.blocks import Wrapped, repeated_children
+from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
 from rematch.safe.causes.computations import GRAD_MODE, NOT_CHECKPOINTED, SWITCH_DROPS
 from rematch.safe.compare import COARSE, ROUNDING, Change, changes, differences
@@ -304,8 +304,10 @@ class Judge:
         model = self._target.function
         if self._variants == [OWN] and isinstance(model, nn.Module):
             wrapped = Wrapped(model)
-            run(self._target, FIRST, OWN, self._seed, wrapped)
-            missed = [name for name in repeated_children(model) if name not in wrapped.names]
+            with noting_calls(model) as called:
+                run(self._target, FIRST, OWN, self._seed, wrapped)
+            # What this batch does not reach, such as a tower for images, is not held against the switch.
+            missed = [name for name in repeated_children(model) if name in called and not wrapped.has(name)]
             if wrapped.names and missed:
                 what = f"only {_list(wrapped.names)} are checkpointed"
                 self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
