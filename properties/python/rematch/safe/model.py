@@ -123,6 +123,7 @@ def judge_model(
     blocks: str | None = None,
     switch: str | Callable[[Any, bool], None] | None = None,
     options: Mapping[str, Any] | None = None,
+    most_blocks: int | None = None,
     progress: bool = False,
     **more: Any,
 ) -> ModelVerdict:
@@ -134,7 +135,8 @@ def judge_model(
     "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `switch`:
     the name of the attribute, or a function of the model and True or False, that turns the model's
     own checkpointing on and off; found by itself in transformers, diffusers and timm. `options`: of
-    checkpoint(), for switches that take them. `more`: arguments of judge() for every part.
+    checkpoint(), for switches that take them. `most_blocks`: so many kinds of blocks are judged at
+    most. `more`: arguments of judge() for every part.
 
     The model is left as it was. Raises RuntimeError where a plain step fails.
     """
@@ -167,7 +169,7 @@ def judge_model(
         else:
             verdict.why_not = refusal or "no switch was found; switch= names it"
         names = chosen_blocks(model, blocks, wrapped, calls)
-        for group in _groups(model, names, calls).values():
+        for group in [*_groups(model, names, calls).values()][:most_blocks]:
             if progress and time.monotonic() - begin > 2:
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
             verdict.blocks.append(_judged(model, group, calls, more))

@@ -10,7 +10,7 @@ import torch
 
 from rematch.zoo.shrink import FIRST_WORD, IMAGE, PATCH, VOCAB
 
-ROWS, WORDS, TARGETS, SAMPLES, FRAMES = 2, 12, 10, 3200, 64
+ROWS, WORDS, TARGETS, SAMPLES, FRAMES = 2, 12, 10, 6400, 64
 
 
 def batches(model: Any) -> Iterator[dict[str, Any]]:
@@ -58,9 +58,9 @@ def words(model: Any, count: int) -> torch.Tensor:
         vocab = getattr(model.get_input_embeddings(), "num_embeddings", VOCAB)
     except (NotImplementedError, AttributeError):
         vocab = VOCAB
-    vocab = min(vocab, VOCAB)
+    first = FIRST_WORD if vocab >= VOCAB else vocab // 2
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(min(FIRST_WORD, vocab // 2), vocab, (ROWS, count), generator=generator)
+    return torch.randint(first, min(vocab, VOCAB), (ROWS, count), generator=generator)
 
 
 def _text(model: Any, takes: Any) -> dict[str, Any]:
@@ -141,12 +141,13 @@ def _with_images(model: Any, text: dict[str, Any], count: int) -> Any:
 
 
 def _sounds(model: Any) -> Iterator[torch.Tensor]:
-    bins = _find(model.config, "num_mel_bins", "feature_size", "n_mels", "input_dim", "mel_bins", "num_features") or 16
+    bins = _find(model.config, "num_mel_bins", "feature_size", "n_mels", "input_feat_per_channel", "input_dim") or 16
     length = 2 * (_find(model.config, "max_source_positions", "max_length") or FRAMES // 2)
     yield normal(ROWS, SAMPLES)
     yield normal(ROWS, 1, SAMPLES)
     yield normal(ROWS, bins, length)
     yield normal(ROWS, length, bins)
+    yield normal(ROWS, length // 2, bins)
     yield normal(ROWS, FRAMES, bins)
     yield normal(ROWS, 1, FRAMES, bins)
 
@@ -169,4 +170,27 @@ def _by_name(model: Any, name: str) -> Any:
     """A value for an argument without which the model cannot be called."""
     if name in ("input_ids", "decoder_input_ids"):
         return words(model, WORDS)
+    config = model.config
+    if name in ("grid_thw", "image_grid_thw"):
+        return torch.tensor([[1, 4, 4]] * ROWS)
+    if name == "merge_sizes":
+        return torch.tensor([getattr(config, "spatial_merge_size", 2)] * ROWS)
+    if name in ("hidden_states", "pixel_values") and isinstance(getattr(config, "patch_size", None), int):
+        # Patches of all images, one after the other.
+        values = getattr(config, "in_channels", getattr(config, "num_channels", 3)) * config.patch_size**2
+        return normal(ROWS * 16, values * getattr(config, "temporal_patch_size", 1))
+    if name == "pixel_values_videos":
+        frames = getattr(config, "num_frames", None) or getattr(config, "frames_per_clip", 4)
+        size = _find(config, "image_size", "crop_size") or IMAGE
+        return normal(ROWS, frames, 3, size, size)
+    if name == "past_values":
+        length = getattr(config, "context_length", 32)
+        channels = getattr(config, "num_input_channels", 0)
+        return normal(ROWS, length, channels) if channels else normal(ROWS, length)
+    if name == "query_embeds":
+        return normal(ROWS, 8, config.hidden_size)
+    if name in ("input_features_mask", "audio_mel_mask"):
+        return torch.ones(ROWS, FRAMES, dtype=torch.long)
+    if name in ("input_features", "audio_mel"):
+        return normal(ROWS, FRAMES, 16)
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -61,6 +62,8 @@ def main(arguments: list[str]) -> None:
     known = {place for place, record in records.items() if record["answer"] != NOT_BUILT}
     open_ = [place for place in places if given.again or place not in known]
     begin, stopped = time.monotonic(), False
+    # Whatever ends it, the models that run are ended with it, and the page is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     given.out.mkdir(parents=True, exist_ok=True)
     _prepare(open_)
     done = judged(open_, given.limit, given.jobs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 from typing import Any
@@ -23,16 +23,26 @@ _RULES: tuple[tuple[str, int], ...] = (
     (r"layers|depth|num_\w*blocks$|^blocks", 2),
     (r"ff_|ffn_|ff_dim|intermediate|mlp_dim|inner_dim", INNER),
     (r"groups$", 4),
-    (r"sample_(size|height|width)$|^resolution$|pos_embed_max_size", SIDE),
+    (r"sample_(size|height|width)$|^resolution$", SIDE),
     (r"sample_frames", 5),
-    (r"vocab_size|num_embeddings|num_vq", 64),
+    (r"^num_embeddings$|text_seq_length$", TEXT),
+    (r"vocab_size|num_vq|pos_embed_max_size", 64),
     (r"^(in|out)_channels$|^(in|out)_visual_dim$|latent_channels|z_channels|^latent_dim", WIDTH),
     (r"freq_dim|frequency_embedding|time_proj", 32),
     (r"dim\d?$|hidden_size|hidden_dim|channels$|^ch$|_dims$|width$|embed_dim", WIDTH),
 )  # fmt: skip
 """An argument whose name matches gets no more than that; the first rule counts."""
-_GIVEN = ("encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids", "guidance")
+_GIVEN = (
+    "encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids", "img_shapes", "txt_seq_lens",
+    "num_frames", "height", "width", "padding_mask", "encoder_hidden_states_2", "encoder_attention_mask_2",
+    "image_embeds", "control_hidden_states",
+)  # fmt: skip
 """Arguments that are given where they are not required, too."""
+_LATENTS = (
+    "hidden_states", "sample", "latents", "z", "x", "image_latents", "control_hidden_states", "controls_latents",
+)  # fmt: skip
+_WHERE_NONE = {"in_channels": 4, "out_channels": 4, "patch_size": 2, "sample_size": SIDE, "cross_attention_dim": WIDTH}
+"""Arguments that are None by default, and that some classes cannot do without."""
 _REQUIRED = {"in_channels": 3, "out_channels": 3, "latent_channels": 4, "layers_per_block": 1, "sample_size": SIDE}
 
 
@@ -49,24 +59,25 @@ def build(name: str) -> Built:
     if name not in names():
         raise NotBuilt(f"diffusers has no model {name}")
     kind = getattr(diffusers, name)
-    try:
-        given = _arguments(kind)
-        with torch.device("meta"):
-            count = _count(kind, given)
-        if count > MOST_PARAMETERS:
-            raise NotBuilt(f"it has {count:,} parameters when it is as small as the rules make it")
-        torch.manual_seed(0)
-        model = kind(**given).train()
-    except NotBuilt:
-        raise
-    except Exception as error:
-        raise NotBuilt(f"its constructor: {sentence(error)}") from error
     why = ""
-    for kwargs in _batches(model):
-        failure = fails(model, (), kwargs)
-        if not failure:
-            return Built(model, (), kwargs, loss_of)
-        why = why or f"no batch was found that it takes: {failure}"
+    for base, missing in ((16, {}), (32, {}), (32, _WHERE_NONE)):
+        try:
+            given = _arguments(kind, base, missing)
+            with torch.device("meta"):
+                count = _count(kind, given)
+            if count > MOST_PARAMETERS:
+                why = why or f"it has {count:,} parameters when it is as small as the rules make it"
+                continue
+            torch.manual_seed(0)
+            model = kind(**given).train()
+        except Exception as error:
+            why = why or f"its constructor: {sentence(error)}"
+            continue
+        for kwargs in _batches(model):
+            failure = fails(model, (), kwargs)
+            if not failure:
+                return Built(model, (), kwargs, loss_of)
+            why = why or f"no batch was found that it takes: {failure}"
     raise NotBuilt(why or "its inputs are not known")
 
 
@@ -78,23 +89,25 @@ def _count(kind: Any, given: dict[str, Any]) -> int:
         return 0
 
 
-def _arguments(kind: Any) -> dict[str, Any]:
+def _arguments(kind: Any, base: int, missing: Mapping[str, Any]) -> dict[str, Any]:
     new: dict[str, Any] = {}
     for name, parameter in inspect.signature(kind.__init__).parameters.items():
         value = parameter.default
         if value is inspect.Parameter.empty:
             if name in _REQUIRED:
                 new[name] = _REQUIRED[name]
+        elif value is None and name in missing:
+            new[name] = missing[name]
         elif isinstance(value, float) and "drop" in name:
             new[name] = DROPOUT
-        elif (small := _small(name, value)) is not value:
+        elif (small := _small(name, value, base)) is not value:
             new[name] = small
     if "block_out_channels" in new and "norm_num_groups" in new:
         new["norm_num_groups"] = 4
     return new
 
 
-def _small(name: str, value: Any) -> Any:
+def _small(name: str, value: Any, base: int) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, list, tuple)) or not value:
         return value
     if re.search(r"axes_dim|rope_dim_list|rope_axes|mrope_section", name):
@@ -115,7 +128,7 @@ def _small(name: str, value: Any) -> Any:
         return type(value)(min(v, 1 if len(value) > 2 else 2) for v in value)
     if "channels" in name and len(value) > 1:
         least = min(value)
-        return type(value)(v * 16 // least for v in value) if least > 16 else value
+        return type(value)(v * base // least for v in value) if least > base else value
     return type(value)(min(v, most) for v in value)
 
 
@@ -136,33 +149,42 @@ def _batches(model: Any) -> Iterator[dict[str, Any]]:
         (2, channels),
     ]
     axes = len(_first(config, "axes_dims_rope", "axes_dim_rope") or (0, 0, 0))
-    asked = [n for n, p in takes.items() if n in _GIVEN or _is_required(p)]
+    asked = ["guidance"] if config.get("guidance_embeds") else []
+    asked += [n for n, p in takes.items() if n in _GIVEN or _is_required(p)]
     for shape, whole, truth, batched in product(hidden, (True, False), (torch.long, torch.bool), (False, True)):
         batch: dict[str, Any] = {}
         for name in asked:
             value = _value(name, shape, axes, whole, truth, batched)
             if value is not None:
                 batch[name] = value
-        yield batch | _flags(takes)
+        yield batch
         lean = {n: v for n, v in batch.items() if _is_required(takes[n])}
         if len(lean) < len(batch):
-            yield lean | _flags(takes)
-
-
-def _flags(takes: Any) -> dict[str, Any]:
-    return {"sample_posterior": False} if "sample_posterior" in takes else {}
+            yield lean
+            more = {"encoder_attention_mask": torch.ones(shape[0], TEXT, dtype=truth)}
+            yield {n: v for n, v in (batch | more).items() if n in takes}
 
 
 def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: torch.dtype, batched: bool) -> Any:
     """A value for an argument, by its name."""
     rows = shape[0]
-    if name in ("hidden_states", "sample", "latents", "z", "x", "controlnet_cond", "image_latents"):
+    if name in _LATENTS or (name == "controlnet_cond" and not batched):
         return _normal(*shape)
+    if name == "controlnet_cond":
+        return _normal(rows, 3, 8 * SIDE, 8 * SIDE)
+    if name == "img_shapes":
+        return [[(1, 4, 4)]] * rows
+    if name == "txt_seq_lens":
+        return [TEXT] * rows
+    if name == "padding_mask":
+        return torch.ones(rows, 1, *shape[-2:]) if len(shape) > 3 else None
+    if name in ("original_size", "target_size", "crop_coords"):
+        return torch.tensor([[SIDE * 8, SIDE * 8]] * rows)
     if "timestep" in name or name == "sigma":
         return torch.tensor([3, 7][:rows]) if whole else torch.tensor([0.3, 0.7][:rows])
     if name == "guidance":
         return torch.ones(rows)
-    if name.endswith("_mask"):
+    if re.search(r"_mask(_2)?$", name):
         return torch.ones(rows, TEXT, dtype=truth)
     if name.startswith("pooled") or name in ("text_embeds", "proj_embedding"):
         return _normal(rows, WIDTH)
@@ -176,8 +198,8 @@ def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: tor
         return torch.arange(TEXT).expand(rows, TEXT)
     if name == "fps":
         return torch.tensor([8] * rows)
-    counts = {"num_frames": 5, "height": SIDE, "width": SIDE, "conditioning_scale": 1.0}
-    return counts.get(name)
+    counts = {"num_frames": 1, "height": 4, "width": 4} if len(shape) == 3 else {}
+    return counts.get(name, 1.0 if name == "conditioning_scale" else None)
 
 
 def _normal(*shape: int) -> torch.Tensor:

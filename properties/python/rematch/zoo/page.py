@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rematch.zoo import LIBRARIES
-from rematch.zoo.runner import NO_SWITCH, NOT_BUILT, NOT_JUDGED, SAFE, UNSAFE, Record
+from rematch.zoo.runner import MOST_BLOCKS, NO_SWITCH, NOT_BUILT, NOT_JUDGED, SAFE, UNSAFE, Record
 
 ANSWERS = (SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT)
 
@@ -22,7 +22,7 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         "Each architecture is built from its configuration, with random weights, a few layers of width 32 and dropout "
         "on. Its own switch (`gradient_checkpointing_enable()`, `set_grad_checkpointing()`, ...) is compared off "
         "against on in training steps, evaluation, accumulation, autocast and other situations: outputs, gradients, "
-        "buffers and random states. Then one block of each kind is checkpointed from outside.",
+        f"buffers and random states. Then up to {MOST_BLOCKS} of its blocks are checkpointed from outside.",
         _counts(records),
         _unsafe(judged),
         _blocks(judged),

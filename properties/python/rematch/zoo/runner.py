@@ -15,6 +15,8 @@ from rematch.zoo import NotBuilt, build
 
 SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT = "safe", "not safe", "no switch", "not judged", "not built"
 """The answers. "no switch": the model has none, or it checkpoints nothing in this model."""
+MOST_BLOCKS = 2
+"""Models of convolutions have a kind of block for each number of channels."""
 _MOST_MEMORY = 8 << 30
 Record = dict[str, Any]
 
@@ -30,7 +32,7 @@ def record_of(place: str) -> Record:
         return record | {"answer": NOT_BUILT, "why": str(error)}
     record["parameters"] = sum(p.numel() for p in made.model.parameters())
     try:
-        verdict = judge_model(made.model, *made.args, kwargs=made.kwargs, loss=made.loss)
+        verdict = judge_model(made.model, *made.args, kwargs=made.kwargs, loss=made.loss, most_blocks=MOST_BLOCKS)
     except RuntimeError as error:
         return record | {"answer": NOT_JUDGED, "why": _line(str(error))}
     record["switch"] = verdict.switch
@@ -115,6 +117,7 @@ def _judge_in_child(place: str, write: int) -> None:
     """Never returns."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY, _MOST_MEMORY))
     quiet = os.open(os.devnull, os.O_WRONLY)

@@ -16,9 +16,12 @@ DROPOUT = 0.1
 _RULES: tuple[tuple[str, int], ...] = (
     (r"vocab_size(_per_layer_input)?$|^vocab_offset$", VOCAB),
     (r"^(num_)?qk_head_dim$", 2 * HEAD),
-    (r"head_dim$|^d_kv$|^dim_head$|head_size$", HEAD),
+    (r"^mamba_d_ssm$", 2 * WIDTH),
+    (r"^mamba_(d_head|head_dim)$", 2 * WIDTH // HEADS),
+    (r"head_dim$|^d_kv$|^dim_head$|head_size$|^d_head$|^rotary_dim$", HEAD),
     (r"heads?$|^n_heads?_", HEADS),
-    (r"(experts?_per_tok(en)?|top_?k(_experts)?|n_group|num_selected_experts)$", 2),
+    (r"^index_topk", 16),
+    (r"(experts?_per_tok(en)?|top_?k(_experts)?|n_group|num_selected_experts|moe_k)$", 2),
     (r"topk_group$", 1),
     (r"experts$", EXPERTS),
     (r"(^|_)n?(layers?|blocks|depth)$|layers$|^(text|vision)_depth$", LAYERS),
@@ -29,9 +32,10 @@ _RULES: tuple[tuple[str, int], ...] = (
      POSITIONS),
     (r"image_size$|img_size|^input_size$|spectrogram_length", IMAGE),
     (r"patch_size$|patch_stride$|encoder_stride|^fstride$|^tstride$", PATCH),
-    (r"sliding_window(_size)?$|local_attention$|attention_window$|chunk_length$", WINDOW),
+    (r"sliding_window(_size)?$|local_attention$|attention_window$", WINDOW),
     (r"attention_chunk_size|block_size$", WINDOW),
-    (r"^window_size$", 4),
+    (r"^coordinate_size$", 4),
+    (r"^shape_size$", 8),
     (r"num_(object_)?queries$|num_latents$|num_query_tokens$|latents?$|num_denoising", 8),
     (r"(num_)?groups$", 2),
     (r"mel_bins$|num_filters$|codebook_dim", 16),
@@ -42,6 +46,9 @@ _RULES: tuple[tuple[str, int], ...] = (
      r"codevector_dim|pooler_output_size|hidden_dimension|output_size$|_channel$|(^|_)n_state$", WIDTH),
 )  # fmt: skip
 """A field whose name matches gets no more than that; the first rule counts."""
+_WHERE_NONE = {"vocab_size": VOCAB, "prediction_length": 4, "num_experts_per_tok": 2, "n_routed_experts": EXPERTS,
+               "head_dim": HEAD, "num_key_value_heads": HEADS}  # fmt: skip
+"""Fields that are None by default, and that a model cannot do without."""
 _KEEPS = re.compile(
     r"kernel|stride|num_channels|in_channels$|in_chans|audio_channels|^channels$|dilation|ratio|ignore|seed|factor|scale$|"
     r"_every|interval|rope_theta|merge_size|sampling_rate|sample_rate|temporal|num_frames|frequency|mask_(time|feature)"
@@ -61,7 +68,9 @@ class Shrinker:
         """A new configuration of the same class."""
         base = type(config)
         known = {k: v for k, v in vars(config).items() if not k.startswith("_")}
+        known |= {k: getattr(config, k) for k in _TAPS if getattr(config, k, None)}
         takes = set(inspect.signature(base.__init__).parameters) | set(getattr(base, "sub_configs", {}))
+        takes |= {k for k in _TAPS if k in known}
         aliases = getattr(base, "attribute_map", {})
         layers = next((known[n] for n in ("num_hidden_layers", "n_layer", "num_layers") if n in known), None)
         chosen = self._layers(known, layers)
@@ -70,6 +79,8 @@ class Shrinker:
             place = f"{path}.{name}" if path else name
             if place in self._over or name in self._over:
                 new[name] = self._over.get(place, self._over.get(name))
+            elif getattr(value, "model_type", "") == "timm_backbone":
+                new[name] = _backbone(value)
             elif hasattr(value, "to_dict") and hasattr(value, "model_type"):
                 new[name] = self.shrunk(value, place)
             elif name in takes and name not in aliases:
@@ -77,7 +88,8 @@ class Shrinker:
                 if small is not value:
                     new[name] = small
         new.update({n: v for n, v in self._over.items() if "." not in n and n in takes})
-        kept = {k: v for k, v in known.items() if k in takes and k not in aliases and k not in _STALE}
+        stale = (*_STALE, "out_features") if "out_indices" in new else _STALE
+        kept = {k: v for k, v in known.items() if k in takes and k not in aliases and k not in stale}
         return base(**(kept | new))
 
     def _layers(self, known: Mapping[str, Any], layers: Any) -> list[int] | None:
@@ -88,13 +100,18 @@ class Shrinker:
         kinds: dict[str, int] = {}
         for index in range(layers):
             kinds.setdefault(repr([v[index] for v in lists]), index)
+        taps = max((len(known[n]) for n in _TAPS if isinstance(known.get(n), (list, tuple))), default=0)
+        if 1 < taps <= layers:
+            return list(range(taps))
         chosen = sorted(kinds.values())[:4]
         return chosen if len(chosen) >= LAYERS else list(range(min(layers, LAYERS)))
 
     def _field(self, name: str, value: Any, known: Mapping[str, Any], chosen: list[int] | None) -> Any:
         if isinstance(value, float) and "drop" in name and "layerdrop" not in name:
             return DROPOUT
-        if isinstance(value, bool) or value is None:
+        if value is None:
+            return _WHERE_NONE.get(name)
+        if isinstance(value, bool):
             return value
         if isinstance(value, int):
             return self._number(name, value, known, chosen)
@@ -111,6 +128,9 @@ class Shrinker:
             return value
         if _KEEPS.search(name):
             return value
+        if name == "window_size":
+            # Those of vision towers may be counted in pixels.
+            return min(value, 2) if value < IMAGE // 2 else value
         if chosen is not None and name in ("num_hidden_layers", "n_layer", "num_layers"):
             return len(chosen)
         if "key_value" in name or "kv_heads" in name:
@@ -130,9 +150,13 @@ class Shrinker:
             values = kind(values[index] for index in chosen)
         if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
             return values
+        if chosen is not None and name in _TAPS:
+            # They are counted from 1 where the input counts as one.
+            first = len(chosen) - len(values) + (max(values) == layers)
+            return kind(range(first, first + len(values)))
         if _TOKEN.search(name):
             return kind(self._id(v) for v in values)
-        if _KEEPS.search(name):
+        if _KEEPS.search(name) and "channels" not in name:
             return values
         if re.search(r"depths|blocks|num_layers|layers_per", name):
             return kind(min(v, 1 if len(values) > 2 else LAYERS) for v in values)
@@ -141,26 +165,39 @@ class Shrinker:
         if name == "conv_dim":
             return kind(WIDTH for _ in values)
         if re.search(r"hidden_sizes|dims?$|channels|widths|filters|embed_dim", name) and max(values) > WIDTH:
-            least = max(min(values), 1)
-            return kind(max(v * 16 // least, 1) if least > 16 else v for v in values)
+            # Other lists of the model may be multiples of this one.
+            return kind(v // 4 if v % 4 == 0 else v for v in values)
         return kind(min(v, most) for v in values for most in [self._most(name, v)])
 
     def _most(self, name: str, value: int) -> int:
         return next((most for rule, most in _RULES if re.search(rule, name)), value)
 
 
+_TAPS = ("out_indices", "backbone_out_indices")
+"""Lists of layers whose outputs are taken: as many layers are kept."""
 _STALE = ("transformers_version", "id2label", "label2id")
+
+
+def _backbone(config: Any) -> Any:
+    """A small network in place of one of timm, whose size its name decides."""
+    from transformers import ResNetConfig
+
+    stages = len(getattr(config, "out_indices", None) or [4])
+    names = [f"stage{n}" for n in range(5 - min(stages, 4), 5)]
+    return ResNetConfig(embedding_size=16, hidden_sizes=[16, 16, 32, 32], depths=[1] * 4, out_features=names)
 
 
 def _rope(value: dict[str, Any]) -> dict[str, Any]:
     """The sections of a rotary embedding of several axes share half of a head among themselves."""
     new = {k: _rope(v) if isinstance(v, dict) else v for k, v in value.items()}
-    section = new.get("mrope_section")
-    if section:
-        half = HEAD // 2
+    if "rope_type" in new:
+        # Models that have sections have a default for them, which fits their default sizes.
+        section = new.get("mrope_section") or [1, 1, 1]
+        half = int(HEAD * (new.get("partial_rotary_factor") or 1)) // 2
         parts = [half * s // sum(section) for s in section]
         parts[0] += half - sum(parts)
         new["mrope_section"] = parts
+        new["rope_theta"] = new.get("rope_theta") or 10_000.0
     if "original_max_position_embeddings" in new:
         new["original_max_position_embeddings"] = POSITIONS // 2
     return new
