@@ -113,6 +113,13 @@ def cheapest(chain: Chain, budget: int) -> Choice | None:
     return Choice(best.cost, peak_of(chain, options), options)
 
 
+def lowest(cheapest_within: Callable[[int], Choice | None], choice: Choice) -> Choice:
+    """Of the choices that cost as much as `choice`, one with the least peak."""
+    while (lower := cheapest_within(choice.peak - 1)) is not None and lower.cost == choice.cost:
+        choice = lower
+    return choice
+
+
 def frontier(cheapest_within: Callable[[int], Choice | None], apart: int = 1) -> list[Choice]:
     """Choices that no other one beats in both cost and peak, the cheapest first: all of them, or, where `apart` is
     more than 1, such that peaks are so many bytes apart, and the one with the least peak. `cheapest_within`: the
@@ -125,9 +132,7 @@ def frontier(cheapest_within: Callable[[int], Choice | None], apart: int = 1) ->
             # Nothing is so low: half a step down from the last one.
             step //= 2
         else:
-            if found and found[-1].cost == choice.cost:
-                found.pop()
-            found.append(choice)
+            found.append(lowest(cheapest_within, choice))
         if found:
             budget = found[-1].peak - max(1, step)
     return found

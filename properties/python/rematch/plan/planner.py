@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from rematch.plan.choose import Choice, cheapest, frontier
+from rematch.plan.choose import Choice, cheapest, frontier, lowest
 from rematch.plan.options import CHECKPOINTED, STORED
 from rematch.plan.report import BlockKind, Plan, Point
 from rematch.plan.step import Measured, Step
@@ -19,7 +19,7 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
 """So often a plan that measures otherwise than promised is planned anew, with what was measured."""
-_MOST_POINTS = 40
+_MOST_POINTS = 30
 """So many points between nothing and the plain peak has the table of peaks and times at most."""
 _PROGRESS_AFTER = 2.0
 
@@ -153,6 +153,7 @@ class Planner:
             choice = within(limit)
             if choice is None:
                 break
+            choice = lowest(within, choice)
             self._tell()
             seen = self._measure(choice.options)
             if seen.curve.peak == choice.peak or choice.options in tried:
