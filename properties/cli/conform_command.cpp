@@ -11,6 +11,7 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/page_files.h"
+#include "properties/cli/rare_entries.h"
 #include "properties/conform/causes.h"
 #include "properties/conform/changes.h"
 #include "properties/conform/page.h"
@@ -209,6 +210,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     o.stop = &stop;
     o.progress = [&](const HuntProgress& p) { show_progress(status, o, p, before); };
     column = conform::column_of(name, o, hunt(o));
+    forget_shown(o, column.unseen);
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& error) {

@@ -178,7 +178,7 @@ Profile load_profile(const std::filesystem::path& file) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }
     fields.finish();
-    return Profile(std::move(entries), hash);
+    return Profile(std::move(entries), hash, file.parent_path());
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(file.string() + ": " + error.what());
   }

@@ -60,12 +60,17 @@ struct KnownDivergence {
 class Profile {
  public:
   Profile() = default;
-  explicit Profile(std::vector<KnownDivergence> entries, std::uint64_t text_hash = 0)
-      : entries_(std::move(entries)), text_hash_(text_hash) {}
+  explicit Profile(std::vector<KnownDivergence> entries, std::uint64_t text_hash = 0,
+                   std::filesystem::path folder = {})
+      : entries_(std::move(entries)), text_hash_(text_hash), folder_(std::move(folder)) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
   /// Hash of its file, and of those that it extends; 0 if it is from none.
   std::uint64_t text_hash() const { return text_hash_; }
+  /// Where a case that shows the entry lies, if there is one: known/ID.json beside its file.
+  std::filesystem::path case_of(std::size_t entry) const {
+    return folder_ / "known" / (entries_[entry].id + ".json");
+  }
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features, std::size_t from = 0) const;
@@ -76,6 +81,7 @@ class Profile {
  private:
   std::vector<KnownDivergence> entries_;
   std::uint64_t text_hash_ = 0;
+  std::filesystem::path folder_;
 };
 
 /// A file may extend another one of its folder: `"extends": "pytorch.json"`.

@@ -8,6 +8,7 @@
 
 #include "properties/faults/fault.h"
 #include "properties/hunt/hunt.h"
+#include "properties/hunt/regressions.h"
 #include "properties/subjects/engine_subject.h"
 #include "properties/testing/shell.h"
 
@@ -266,6 +267,28 @@ TEST_CASE("profiles that come with the program can be read, and their ids differ
     ++read;
   }
   CHECK(read > 20);
+}
+
+TEST_CASE("a case beside profiles can be read, and bears the name of an entry of one of them") {
+  int read = 0;
+  const std::filesystem::path folder = REMATCH_SOURCE_DIR "/properties/python/rematch/frameworks";
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder)) {
+    if (file.path().parent_path().filename() != "known") continue;
+    CHECK_NOTHROW(load_case(file.path()));
+    bool is_named = false;
+    for (const auto& beside :
+         std::filesystem::directory_iterator(file.path().parent_path().parent_path())) {
+      if (!beside.path().filename().string().starts_with("profile")) continue;
+      const Profile profile = load_profile(beside.path());
+      for (std::size_t i = 0; i < profile.entries().size(); ++i) {
+        is_named = is_named || profile.case_of(i) == file.path();
+      }
+    }
+    INFO(file.path());
+    CHECK(is_named);
+    ++read;
+  }
+  CHECK(read > 10);
 }
 
 }  // namespace rematch

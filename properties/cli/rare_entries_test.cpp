@@ -1,0 +1,46 @@
+#include "properties/cli/rare_entries.h"
+
+#include <catch2/catch_test_macros.hpp>
+
+#include "properties/cli/check_arguments.h"
+#include "properties/testing/shell.h"
+
+namespace rematch::cli {
+namespace {
+
+using Names = std::vector<std::string>;
+
+const char* const kCase =
+    R"({"format": 1, "seed": 5, "input": [2, 1], "layers": [{"kind": "batch_norm"}],
+  "plan": {"segments": [{"begin": 0, "end": 1, "variant": "non_reentrant"}]}})";
+
+/// The unseen entries of the profile once their own cases were judged.
+Names left(const std::string& profile, const std::string& subject) {
+  CheckArguments a;
+  a.subject.name = subject;
+  a.subject.profile = profile;
+  a.seed = "1";
+  Names unseen = {"rare", "twice"};
+  forget_shown(hunt_options(a), unseen);
+  return unseen;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "an entry that no hunt showed is shown by the case beside its profile, while it is true") {
+  const testing::ScratchFolder folder;
+  const std::string entry =
+      R"("laws": ["buffers-after-step"], "when": ["stateful_layer"], "why": "So."})";
+  const std::string profile = folder.write(
+      "known.json", R"({"format": 1, "known": [{"id": "twice", )" + entry +
+                        R"(, {"id": "rare", "unless": ["eval_mode"], )" + entry + "]}");
+  // The first entry explains whatever the second does.
+  folder.write("known/rare.json", kCase);
+  CHECK(left(profile, "engine:S1") == Names{"rare", "twice"});
+  folder.write("known/twice.json", kCase);
+  CHECK(left(profile, "engine:S1") == Names{"rare"});
+  CHECK(left(profile, "engine") == Names{"rare", "twice"});
+}
+
+}  // namespace rematch::cli
