@@ -105,6 +105,33 @@ def rrelu() -> Any:
     return nn.Sequential(nn.Linear(4, 64), nn.RReLU())
 
 
+@planted("switch-makes-leaf")
+class WritesToEmbedding(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4)
+        self.last = nn.Linear(4, 4)
+        self.gradient_checkpointing = True
+
+    def forward(self, ids):
+        x = self.embedding(ids)
+        if self.gradient_checkpointing:
+            x.requires_grad_()
+        x += 1
+        return self.last(
+            checkpoint(self.inner, x, use_reentrant=False) if self.gradient_checkpointing else self.inner(x)
+        )
+
+
+INPUTS["WritesToEmbedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
+
+
+@planted("offloaded-strides")
+def sliced() -> Any:
+    layer = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    return lambda x: checkpoint(layer, torch.stack([x, x])[:, :2], use_reentrant=False)
+
+
 @planted("switch-changes-more")
 class SwitchesPrefix(Inner):
     def __init__(self) -> None:

@@ -30,7 +30,6 @@ class Wrapped(Regions):
                     self.names.append(name)
                 return
 
-
     def has(self, name: str) -> bool:
         """Whether the module of that name is checkpointed, alone or within another one."""
         return any(name == one or name.startswith(one + ".") for one in self.names)

@@ -127,8 +127,9 @@ class Evidence:
     fork: Fork | None = None
     kinds: dict[str, str] = field(default_factory=dict)
     """The class of each submodule by name."""
-    right_without_policy: bool = False
-    """Without the selective policy of this scenario, outputs and gradients are those of the plain run."""
+    right_otherwise: bool = False
+    """Without the selective policy or the offloading of this scenario, outputs and gradients are those of the plain
+    run."""
 
     @property
     def error(self) -> str:

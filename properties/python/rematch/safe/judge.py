@@ -204,7 +204,7 @@ class Judge:
             seen = run(self._target, scenario, variant, seed)
             units = COARSE if scenario.autocast and seen.reentrant else ROUNDING
             self.verdict.regions = max(self.verdict.regions, seen.regions)
-            if variant.own and not seen.regions:
+            if variant.own and not seen.regions and not seen.error:
                 what = "checkpoint() is called in training mode only"
                 self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
             tried = self.verdict.tried[variant.name]
@@ -224,12 +224,13 @@ class Judge:
         return None
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
-        if not scenario.policy and any(change.kind in COMPUTED for change in found):
+        special = bool(scenario.policy or scenario.offload)
+        if not special and any(change.kind in COMPUTED for change in found):
             self._wrong.append(variant)
         signature = (variant.name, *sorted({c.name.split(",")[0] for c in found}))
         if signature not in self._known:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
-            evidence.right_without_policy = bool(scenario.policy) and variant not in self._wrong
+            evidence.right_otherwise = special and variant not in self._wrong
             self._known[signature] = [self._add(d) for d in diagnose(evidence)]
         for finding in self._known[signature]:
             if (variant, scenario) not in finding.shown:

@@ -11,6 +11,7 @@ from rematch.safe.evidence import WHICH, Evidence, Identity
 from rematch.safe.state import ARGUMENT, BUFFER, ENVIRONMENT, GENERATOR, MODE, PARAMETER, Extent, Made
 
 _RANDOM = "the random state of "
+_LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"
 
 NO_INPUT = Cause(
     "no-input-requires-grad",
@@ -123,6 +124,19 @@ SWITCH = Cause(
     "The model's own switch changes more than what is checkpointed: its forward computes something else ({name})",
     "Compare the code behind the switch with the code without it: arguments that are left out or replaced there, such "
     "as caches, masks, prefixes.",
+)
+SWITCH_LEAF = Cause(
+    "switch-makes-leaf",
+    "The model's own switch makes the output of its embedding require grad, for the reentrant variant; where the "
+    "embedding is frozen that output is a leaf, to which the model writes in place",
+    "Call model.disable_input_require_grads() after the switch in Transformers, or let the embedding train.",
+)
+OFFLOADED = Cause(
+    "offloaded-strides",
+    "Hooks that offload saved tensors give them back with other strides, checkpoint() keeps the inputs of a region by "
+    "such hooks, and an operator such as nn.Linear saves other tensors where its input has other strides",
+    "Call contiguous() on what enters the region, or offload by hooks that keep strides (save_on_cpu() with "
+    "pin_memory=True does not).",
 )
 SWITCH_DROPS = Cause(
     "switch-drops-output",
@@ -244,11 +258,15 @@ def _cache(e: Evidence) -> str | None:
 def _input_written(e: Evidence) -> str | None:
     """An input that the forward itself changed."""
     names = [c.name for c in (*e.entered, *e.written) if c.kind == ARGUMENT and states.is_tensor(c.before)]
-    refused = "a leaf Variable that requires grad is being used in an in-place" in e.error and e.reentrant
+    refused = _LEAF_WRITTEN in e.error and e.reentrant
     wrote = e.fork is not None or "modified by an inplace operation" in e.error
     if refused:
         return names[0] if names else "an input"
     return names[0] if names and wrote else None
+
+
+def _leaf_by_switch(e: Evidence) -> str | None:
+    return "an embedding" if e.target.switch is not None and not e.reentrant and _LEAF_WRITTEN in e.error else None
 
 
 def _in_place(e: Evidence) -> str | None:
@@ -262,8 +280,6 @@ def _text(*parts: str) -> ComputationRule:
 
 
 _FAST = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_nested_tensor", "_addmm_activation")
-
-
 _WITH_FAST_PATH = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder")
 
 
@@ -313,7 +329,8 @@ def _switch(e: Evidence) -> str | None:
 
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
-    (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.right_without_policy else None),
+    (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
+    (OFFLOADED, lambda e: "an input" if e.scenario.offload and e.right_otherwise and e.fork is not None else None),
     (DETACHED_OUTPUT, _detached_output),
     (NESTED_OUTPUT, _nested_output),
     (SIDE_OUTPUT, _side_output),
@@ -321,6 +338,7 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (NO_INPUT, _no_input),
     (BACKWARD_WITHIN, _backward_within),
     (POLICY, _text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
+    (SWITCH_LEAF, _leaf_by_switch),
     (GRAPH_SHARED, _text("backward through the graph a second time", "after they have already been freed")),
     (VIEW, _text("is a view and is being modified", "view was created inside a custom Function")),
     (states.NUMPY_RANDOM, lambda e: _moved(e, "numpy")),
