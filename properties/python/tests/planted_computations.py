@@ -38,6 +38,12 @@ class ReturnsDict(Inner):
 
 
 @planted("nested-output")
+class ReturnsList(Inner):
+    def forward(self, x):
+        return [self.inner(x).tanh()]
+
+
+@planted("nested-output")
 class ReturnsMixed(Inner):
     def forward(self, x):
         y = self.inner(x)

@@ -50,6 +50,18 @@ class Inner(nn.Module):
 
 
 @sound
+class Table(nn.Module):
+    """Its weight and its input get one tensor as their gradients, as both are views in a sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(3, 4))
+
+    def forward(self, x):
+        return (self.table[None] + x.reshape(1, 3, 4)).sin()
+
+
+@sound
 class Rotary(Inner):
     """Keeps its tables."""
 

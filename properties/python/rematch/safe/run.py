@@ -84,6 +84,9 @@ class Target:
                 fresh = fresh * (1 + microbatch / 2)
             if name in grads:
                 leaves[name] = fresh.detach().requires_grad_()
+                # Two leaves may get one tensor as their gradients, to which the next backward adds twice
+                # (https://github.com/pytorch/pytorch/issues/34082).
+                leaves[name].register_hook(torch.clone)
                 fresh = leaves[name].clone()
             # What a caller has hung on a tensor comes with it.
             fresh.__dict__.update(t.__dict__)
@@ -119,6 +122,8 @@ class Seen:
     """Which tensors among outputs and attributes require grad, right after the forward."""
     error: str = ""
     failure: BaseException | None = None
+    is_list: bool = False
+    """What was returned is a list."""
     regions: int = 0
     """Calls of checkpoint()."""
     reentrant: bool = False
@@ -235,6 +240,7 @@ class _Step:
         with scenario.ambient(_device(args, kwargs)), target.within(), count:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
+        seen.is_list = isinstance(returned, list)
         many = scenario.steps * scenario.microbatches > 1
         where = f", {'step' if scenario.steps > 1 else 'microbatch'} {number}" if many else ""
         outputs = State({"output": returned}).tensors()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -27,7 +28,7 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         _unsafe(judged),
         _blocks(judged),
         _remarks(judged),
-        _list("No switch", _of(records, NO_SWITCH), lambda r: r["why"]),
+        _list("No switch", _of(records, NO_SWITCH), lambda r: r["why"].partition(" refuses")[0] + _refuses(r["why"])),
         _list("Not judged", _of(records, NOT_JUDGED), lambda r: r["why"].replace("\n", " ")),
         _not_built(_of(records, NOT_BUILT)),
         _safe(_of(records, SAFE)),
@@ -104,8 +105,12 @@ def _list(title: str, records: Sequence[Record], says: Callable[[Record], str]) 
 
 
 def _not_built(records: Sequence[Record]) -> str:
-    """By the part of the sentence before its colon; the records have the rest."""
-    return _list("Not built", records, lambda r: r["why"].partition(":")[0])
+    """By the part of the sentence before its colon, without numbers; the records have the rest."""
+    return _list("Not built", records, lambda r: re.sub(r"[\d,]+ parameters", "too many", r["why"].partition(":")[0]))
+
+
+def _refuses(why: str) -> str:
+    return " refuses" if " refuses" in why else ""
 
 
 def _safe(records: Sequence[Record]) -> str:

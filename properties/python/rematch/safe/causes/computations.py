@@ -176,12 +176,8 @@ def _nested_output(e: Evidence) -> str | None:
     if not e.reentrant:
         return None
     names = [c.name.split(",")[0] for c in _flags(e) if c.name.startswith("output")]
-    nested = [n for n in names if n.count("[") > 1 or "." in n or "['" in n or "output[" in n and _is_list(e)]
+    nested = [n for n in names if n.count("[") > 1 or "." in n or "['" in n or "output[" in n and e.plain.is_list]
     return nested[0] if nested else None
-
-
-def _is_list(e: Evidence) -> bool:
-    return isinstance(e.plain.values.get("output"), Extent)
 
 
 def _nested_input(e: Evidence) -> str | None:
