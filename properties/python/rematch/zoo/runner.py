@@ -110,7 +110,7 @@ class _Child:
             if late:
                 why = f"it was not done after {self._limit:.0f} s"
             record = {"model": self.place, "answer": NOT_JUDGED, "why": why}
-        return record | {"seconds": round(self.seconds, 1)}
+        return record
 
 
 def _judge_in_child(place: str, write: int) -> None:
