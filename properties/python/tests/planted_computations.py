@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import time
+import uuid
 from typing import Any
 
 import torch
 from planted import INPUTS, Inner, planted
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
@@ -76,11 +79,14 @@ class AsksGradMode(Inner):
 
 @planted("fast-path")
 def fast_path() -> Any:
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    return layer.eval().half().float()
+    """Where gradients are off, it leaves out what is padded."""
+    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
 
 
-INPUTS["fast_path"] = lambda: ((torch.randn(2, 5, 8) * 100,), {})
+INPUTS["fast_path"] = lambda: (
+    (torch.randn(2, 5, 8),),
+    {"src_key_padding_mask": torch.tensor([[False] * 5, [False] * 3 + [True] * 2])},
+)
 
 
 @planted("context-closed")
@@ -264,3 +270,102 @@ class Force(Inner):
         energy = self.inner(x).square().sum()
         (force,) = torch.autograd.grad(energy, x, create_graph=True)
         return force
+
+
+@planted("clock-or-entropy")
+class ReadsClock(Inner):
+    def forward(self, x):
+        return (self.inner(x) * time.perf_counter()).sin()
+
+
+@planted("clock-or-entropy")
+class ReadsEntropy(Inner):
+    def forward(self, x):
+        return (self.inner(x) * (uuid.uuid4().int % 97)).sin()
+
+
+@planted("names-changed")
+def renamed() -> Any:
+    return nn.Sequential(*(checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2)))
+
+
+@planted("cache-filled")
+class CachesCall(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4))
+        self.table = functools.lru_cache(lambda n: self.weight[:n].exp())
+
+    def forward(self, x):
+        return (x @ self.table(4)).tanh()
+
+
+@planted("cache-filled")
+class RemembersOutput(Inner):
+    """The output that is kept from the forward has no graph in a reentrant recomputation."""
+
+    key = None
+    value = None
+
+    def forward(self, x):
+        key = x.detach().tolist()
+        if self.key != key:
+            self.key, self.value = key, self.inner(x).tanh()
+        return self.value * 1.0
+
+
+@planted("nested-output")
+class ReturnsDictInside(Inner):
+    def forward(self, x):
+        found = checkpoint(self.both, self.inner(x), use_reentrant=True)
+        return found["y"] + found["auxiliary"]
+
+    def both(self, x):
+        y = self.inner(x).tanh()
+        return {"y": y, "auxiliary": y.square().mean()}
+
+
+@planted("grad-mode")
+class OtherArgument(Inner):
+    """The same operator of the same tensors, with another argument."""
+
+    def forward(self, x):
+        return nn.functional.gelu(self.inner(x), approximate="none" if torch.is_grad_enabled() else "tanh")
+
+
+@planted("context-closed")
+def cached_parametrization() -> Any:
+    """Within cached(), the second use of the weight costs nothing; the backward is outside."""
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+
+    def model(x):
+        with nn.utils.parametrize.cached():
+            return checkpoint(lambda y: layer(layer(y).tanh()), x, use_reentrant=False)
+
+    return model
+
+
+@planted("flag")
+class DetachesFirst(Inner):
+    """The same operators of the same values, of which the first forward detaches one."""
+
+    warm = True
+
+    def forward(self, x):
+        y = self.inner(x)
+        if self.warm:
+            self.warm, y = False, y.detach()
+        return (y + x).tanh()
+
+
+@planted("no-input-requires-grad")
+class Adapter(Inner):
+    """Safe elsewhere, but not where what comes before it is frozen, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner.requires_grad_(False)
+        self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
+
+    def forward(self, x):
+        return self.inner(x) + self.up(self.down(x))

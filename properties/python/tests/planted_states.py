@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 import contextvars
 import itertools
 import os
-import random
+import weakref
 from typing import Any
 
 import numpy as np
 import torch
-from planted import INPUTS, Inner, planted
+from planted import Inner, planted
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -167,80 +168,6 @@ class Lazy(Inner):
         return self.inner(x).sin().tanh()
 
 
-@planted("numpy-random")
-class NumpyNoise(nn.Module):
-    def forward(self, x):
-        return torch.tanh(x * torch.from_numpy(np.random.rand(*x.shape).astype("float32")))
-
-
-@planted("python-random")
-class PythonNoise(nn.Module):
-    def forward(self, x):
-        return torch.tanh(x * random.random())
-
-
-@planted("python-random")
-class StochasticDepth(Inner):
-    def forward(self, x):
-        return x + self.inner(x) if random.random() < 0.9 else x * 1.0
-
-
-@planted("own-generator")
-class OwnGenerator(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = torch.Generator().manual_seed(1)
-
-    def forward(self, x):
-        return torch.sin(x * torch.rand(x.shape, generator=self.generator))
-
-
-@planted("own-generator")
-class OwnNumpy(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = np.random.default_rng(1)
-
-    def forward(self, x):
-        return torch.sin(x * float(self.generator.random()))
-
-
-@planted("own-generator")
-class OwnRandom(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = random.Random(1)
-
-    def forward(self, x):
-        return torch.sin(x * self.generator.random())
-
-
-@planted("argument-written")
-class InPlace(nn.Module):
-    def forward(self, x):
-        return x.mul_(2).tanh()
-
-
-@planted("argument-cache")
-class Cache(Inner):
-    def forward(self, x, past):
-        past.append(self.inner(x).detach())
-        return torch.stack(past).sum(0).tanh() * x
-
-
-INPUTS["Cache"] = lambda: ((torch.randn(3, 4), [torch.ones(3, 4)]), {})
-
-
-@planted("argument-cache")
-class CacheByKey(Inner):
-    def forward(self, x, past=None):
-        past["keys"] = torch.cat([past["keys"], x.detach()]) if "keys" in past else x.detach()
-        return self.inner(x) * past["keys"].sum(0).tanh()
-
-
-INPUTS["CacheByKey"] = lambda: ((torch.randn(3, 4),), {"past": {}})
-
-
 @planted("mode-changed")
 class EvalAfterwards(Inner):
     def __init__(self) -> None:
@@ -309,22 +236,6 @@ def observer() -> Any:
     return nn.Sequential(torch.ao.quantization.FakeQuantize(), nn.Linear(4, 4))
 
 
-class Session:
-    """What a caller hands in."""
-
-    name = ""
-
-
-@planted("argument-changed")
-class ChangesObject(Inner):
-    def forward(self, x, session):
-        session.name += "x"
-        return self.inner(x)
-
-
-INPUTS["ChangesObject"] = lambda: ((torch.randn(3, 4), Session()), {})
-
-
 @planted("random-state-moves")
 def draws_in_vain() -> Any:
     layer = nn.Linear(4, 4)
@@ -349,3 +260,99 @@ class FreezesItself(Inner):
         y = self.inner(x).tanh()
         self.inner.requires_grad_(False)
         return y
+
+
+@planted("carried-state")
+class Carries(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = None
+
+    def forward(self, x):
+        before = torch.zeros(3, 4) if self.hidden is None else self.hidden
+        y = (self.inner(x) + before).tanh()
+        self.hidden = y.detach()
+        return y
+
+
+@planted("global-changed")
+class SetsSwitch(Inner):
+    def forward(self, x):
+        on = torch.are_deterministic_algorithms_enabled()
+        torch.use_deterministic_algorithms(not on)
+        return (self.inner(x) * (2.0 if on else 1.0)).tanh()
+
+
+@planted("collected-twice")
+class Recalls(Inner):
+    """Begins with an empty memory, so that the recomputation computes more than its forward did."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory = collections.deque(maxlen=3)
+
+    def forward(self, x):
+        y = self.inner(x)
+        y = y + sum(self.memory) if self.memory else y
+        self.memory.append(y.detach())
+        return y.tanh()
+
+
+@planted("cache-filled")
+class CachesByModule(Inner):
+    """In a mapping that is no dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known = weakref.WeakKeyDictionary()
+
+    def forward(self, x):
+        if self.inner not in self.known:
+            self.known[self.inner] = self.inner(x).detach().exp()
+        return self.inner(x).tanh() * self.known[self.inner]
+
+
+NUMBERS = itertools.count(1)
+
+
+@planted("iterator")
+class TakesNumber(Inner):
+    def forward(self, x):
+        return (self.inner(x) / next(NUMBERS)).tanh()
+
+
+@planted("created-in-forward")
+class MakesModule(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = None
+
+    def forward(self, x):
+        y = self.inner(x)
+        if self.head is None:
+            self.head = nn.Linear(4, 4)
+            return y.sin()
+        return self.head(y).tanh()
+
+
+@planted("attribute-changed")
+class Rotates(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = collections.deque([1.0, 2.0, 3.0])
+
+    def forward(self, x):
+        self.scales.rotate(1)
+        return (self.inner(x) * self.scales[0]).tanh()
+
+
+@planted("attribute-changed")
+class KeepsArray(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = np.zeros(4, "float32")
+
+    def forward(self, x):
+        self.mean *= 0.9
+        self.mean += 0.1
+        return (self.inner(x) - torch.from_numpy(self.mean.copy())).tanh()

@@ -21,6 +21,7 @@ from rematch.safe.run import Seen  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
 from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 
@@ -191,12 +192,24 @@ def test_a_module_that_fails_without_checkpointing_is_not_judged():
 
 
 def test_a_module_that_differs_from_itself_is_not_judged():
+    class Entropy(nn.Module):
+        def forward(self, x):
+            return x * (torch.Generator().seed() % 1000)
+
+    with pytest.raises(RuntimeError, match="two plain runs from the same seeds differ.*randomness of the system"):
+        findings(Entropy(), X)
+
+
+def test_a_module_that_reads_a_clock_is_judged_with_one_that_repeats():
     class Clock(nn.Module):
         def forward(self, x):
             return x * (time.perf_counter_ns() % 1000)
 
-    with pytest.raises(RuntimeError, match="two plain runs from the same seeds differ.*reads a clock"):
-        findings(Clock(), X)
+    clock = time.perf_counter_ns
+    text = report_of(Clock())
+    assert "clock-or-entropy: The forward computes with time.perf_counter_ns()" in text
+    assert "replaced by numbers that repeat" in " ".join(text.split())
+    assert time.perf_counter_ns is clock
 
 
 def test_the_module_and_all_random_states_are_left_as_they_were():
@@ -526,3 +539,18 @@ def test_what_was_ruled_out_is_only_what_was_found_unchanged():
     assert "unchanged when the recomputation began: random states, parameters, buffers" in text
     assert "globals" not in text
     assert "changed: calls; other modes of PyTorch: the default dtype" in text
+
+
+def test_a_partly_frozen_module_is_safe_with_a_reservation():
+    module = nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 4))
+    verdict = judge(module, X)
+    assert verdict.safe
+    assert "but NOT with use_reentrant=True behind frozen weights" in verdict.headline()
+    assert judge(module, X, variants="non_reentrant").headline().endswith("non_reentrant")
+
+
+def test_wrappers_that_rename_parameters_are_remarked_of_a_model():
+    blocks = [checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2)]
+    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), *blocks), X)
+    assert verdict.safe and verdict.headline().endswith("see the remarks")
+    assert "1._checkpoint_wrapped_module.0.weight" in str(verdict)

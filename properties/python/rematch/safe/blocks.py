@@ -34,6 +34,10 @@ class Wrapped(Regions):
         """Whether the module of that name is checkpointed, alone or within another one."""
         return any(name == one or name.startswith(one + ".") for one in self.names)
 
+    def wraps_within(self, name: str) -> bool:
+        """Whether a child of the module of that name is checkpointed, as in wrappers: something is recomputed there."""
+        return any(one.rpartition(".")[0] == name for one in self.names)
+
 
 @contextmanager
 def noting_calls(model: nn.Module) -> Iterator[set[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from rematch.safe.run import GRADIENT, OUTPUT, Seen
-from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, Leaf
+from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
 
-ROUNDING = 8
-"""Outputs, gradients, and what is made of them, may differ by so many units of rounding of their
-largest element: under the reentrant variant the forward does not record, for which PyTorch has
-other kernels, and gradients have another memory layout and are summed in another order."""
+_MAY_ROUND = (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT, TAG)
+"""Kinds of values that a forward or a backward computes."""
 
 _ORDER = (OUTPUT, GRADIENT, "flag", BUFFER, PARAMETER, ATTRIBUTE, ARGUMENT, CLOSURE, GLOBAL, CLASS)
 _WORDS = {
@@ -40,17 +38,8 @@ class Change:
     owner: str = ""
 
 
-COARSE = 2 * torch.finfo(torch.bfloat16).eps / torch.finfo(torch.float32).eps
-"""So many units of float32 under autocast to bfloat16 and the reentrant variant: the inputs of its
-recomputation are leaves, of which autocast keeps one cast for all that use it, so that gradients are
-summed in bfloat16 there. k users make k - 1 additions, each wrong by half a unit of bfloat16 at most: two
-units are enough for five users, such as queries, keys, values and two more."""
-
-
-def differences(
-    plain: Seen, checkpointed: Seen, leave_out: Collection[str] = (), units: float = ROUNDING
-) -> list[Change]:
-    """All differences, causes before consequences. `leave_out`: names that are not compared."""
+def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()) -> list[Change]:
+    """All differences, to the bit, causes before consequences. `leave_out`: names that are not compared."""
     found = []
     if checkpointed.error:
         # Text behind an empty line is advice for others.
@@ -63,21 +52,60 @@ def differences(
             says, said = ("requires grad", "does not") if has else ("does not require grad", "does")
             text = f"{name} {says}; in the plain run it {said}"
             found.append(Change(name, "flag", had, has, text))
-    found += changes(plain.values, checkpointed.values, "in the plain run ", units)
+    found += changes(plain.values, checkpointed.values, "in the plain run ")
     found = [change for change in found if change.name not in leave_out]
     return sorted(found, key=lambda change: _ORDER.index(change.kind) if change.kind in _ORDER else len(_ORDER))
 
 
-def changes(
-    before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ", units: float = 0
-) -> list[Change]:
-    """Values that differ; `units` of rounding are left to outputs and gradients of floating tensors."""
+def rounding(found: Sequence[Change], plain: Seen, checkpointed: Seen, eps: float) -> list[Change]:
+    """Those of `found`, which differ between two runs, that are no more than rounding; `plain` and `checkpointed` are
+    the same two runs in float64, `eps` the unit of the narrowest dtype that the narrow runs compute in.
+
+    Under the reentrant variant the forward does not record, for which PyTorch has other kernels, and gradients are
+    summed in another order, or in other layouts. How much that changes depends on how many terms each sum has and how
+    they cancel, which nobody sees from outside. In float64 both runs compute the same sums, with an error that is
+    smaller by a factor of 2^29 for float32. So a difference is rounding where
+
+    1. less than half a unit of the narrow dtype is left of it in float64, relative to the largest element of the
+       narrow tensor: the exact values are neighbours in the narrow dtype at most, and what differs more is its error;
+    2. it leaves half of the digits of the narrow dtype, sqrt(eps): what float64 hides, such as a cast to a narrow dtype
+       in one of the runs alone, is larger.
+    """
+    return [c for c in found if _is_rounding(c, plain, checkpointed, eps)]
+
+
+def _is_rounding(change: Change, plain: Seen, checkpointed: Seen, eps: float) -> bool:
+    a, b = change.before, change.after
+    wide = [seen.values.get(change.name, _ABSENT).value for seen in (plain, checkpointed)]
+    tensors = [_real(t) for t in (a, b, *wide) if isinstance(t, Tensor) and t.layout == torch.strided]
+    if change.kind not in _MAY_ROUND or len(tensors) < 4 or len({t.shape for t in tensors}) > 1:
+        return False
+    if a.dtype != b.dtype or not (a.is_floating_point() or a.is_complex()):
+        return False
+    a, b, wide_a, wide_b = tensors
+    if not torch.equal(a.isfinite(), b.isfinite()):
+        return False
+    scale = _largest(a)
+    return _largest(wide_a - wide_b) <= eps / 2 * scale and _largest(a - b) <= eps**0.5 * scale
+
+
+def _largest(t: Tensor) -> float:
+    finite = t[t.isfinite()]
+    return finite.abs().max().item() if finite.numel() else 0.0
+
+
+def _real(t: Tensor) -> Tensor:
+    t = _plain(t)
+    return (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double()
+
+
+def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ") -> list[Change]:
+    """Values that differ, to the bit."""
     found = []
     for name in (*before, *(n for n in after if n not in before)):
         a, b = before.get(name, _ABSENT), after.get(name, _ABSENT)
         kind, owner = (a if a is not _ABSENT else b).kind, (a if a is not _ABSENT else b).owner
-        rounds = units if kind in (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT) else 0
-        text = _differs(a.value, b.value, versus, rounds)
+        text = _differs(a.value, b.value, versus)
         if text:
             label = name if name.startswith(_WORDS.get(kind, "-")) else _WORDS.get(kind, "") + name
             text = f"{label} after the run" if kind == GENERATOR else f"{label}: {text}"
@@ -94,10 +122,10 @@ class _Absent:
 _ABSENT = Leaf("", _Absent())
 
 
-def _differs(a: Any, b: Any, versus: str, units: float) -> str:
+def _differs(a: Any, b: Any, versus: str) -> str:
     """What differs, or nothing."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
-        return _tensors_differ(a, b, versus, units)
+        return _tensors_differ(a, b, versus)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
             return ""
@@ -118,7 +146,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: float) -> str:
+def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
     if (expected.shape, expected.dtype) != (got.shape, got.dtype):
         return f"{_type(got)}, {versus}{_type(expected)}"
     if expected.layout != torch.strided or expected.is_quantized or expected.device.type == "meta":
@@ -134,12 +162,6 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str, units: float) ->
     else:
         a, b = expected.double().flatten(), got.double().flatten()
         apart = ~((a == b) | (a.isnan() & b.isnan()))
-        if units:
-            finite = a[a.isfinite()]
-            largest = finite.abs().max().item() if finite.numel() else 0
-            own = min(units, ROUNDING) * torch.finfo(expected.dtype).eps
-            coarse = units * torch.finfo(torch.float32).eps if units > ROUNDING else 0
-            apart &= ~((a - b).abs() <= max(own, coarse) * largest)
     if not apart.any():
         return ""
     first = int(apart.nonzero()[0])

@@ -2,48 +2,32 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from types import FunctionType
 from typing import Any
+from unittest import mock
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
+from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, Extent, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Extent, Leaf, State
 
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
-
-
-@dataclass(frozen=True)
-class Op:
-    """An operator that ran: in which submodule, of what, and what it made."""
-
-    name: str
-    module: str
-    takes: tuple[int, ...]
-    makes: tuple[int, ...]
-    metadata: tuple[Any, ...]
-    layout: tuple[Any, ...]
-    sources: tuple[str, ...]
-    """Names of the states and inputs that it read, "" for what an operator made; beside `takes`."""
-    writes: tuple[str, ...] = ()
-    draws: bool = False
-    view: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.name} in {self.module}" if self.module else self.name
 
 
 @dataclass
@@ -55,61 +39,20 @@ class Execution:
     entry: dict[str, Leaf]
     ambient: dict[str, Any]
     exit: dict[str, Leaf] = field(default_factory=dict)
+    left: dict[str, Any] = field(default_factory=dict)
+    """Like `ambient`, at its end."""
+    seeded: set[str] = field(default_factory=set)
+    """The generators that it gave a seed: "numpy", "random"."""
+    reads: tuple[str, ...] = ()
+    """What it read of the clock and the randomness of the system, where a tape replaces them."""
+    nested: str = ""
+    """The first floating tensor that it returned within a container, by name."""
     takes_grad: bool = False
     """An argument is a tensor that requires grad."""
     nested_grad: bool = False
     """A tensor that requires grad is an argument, or within one."""
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
-
-
-@dataclass(frozen=True)
-class Fork:
-    """Where a recomputation leaves the way of its forward: `first` ran in the forward, `again` in the
-    recomputation; None where one of them has ended."""
-
-    first: Op | None
-    again: Op | None
-
-    @property
-    def same_operator(self) -> bool:
-        return self.first is not None and self.again is not None and self.first.name == self.again.name
-
-    @property
-    def same_inputs(self) -> bool:
-        """The operator itself made something else of the same."""
-        return self.same_operator and self.first.takes == self.again.takes  # type: ignore[union-attr]
-
-    @property
-    def of_others(self) -> bool:
-        """The same operator made the same kind of result of other operands."""
-        if self.first is None or self.again is None or not self.same_operator:
-            return False
-        return self.first.takes != self.again.takes and self.first.metadata == self.again.metadata
-
-    @property
-    def source(self) -> str:
-        """The name of the state or input that had other values; "" where none is seen."""
-        if not self.same_operator or self.first is None or self.again is None:
-            return ""
-        for source, a, b in zip(self.again.sources, self.first.takes, self.again.takes, strict=False):
-            if a != b and source:
-                return source
-        return ""
-
-    def __str__(self) -> str:
-        if self.first is None:
-            return f"{self.again} runs in the recomputation only"
-        if self.again is None:
-            return f"{self.first} runs in the forward only"
-        if self.same_operator:
-            if self.first.metadata != self.again.metadata:
-                return (
-                    f"{self.again} makes {_metadata(self.again)} in the recomputation, {_metadata(self.first)} before"
-                )
-            of = "" if self.same_inputs else (f" of {self.source}" if self.source else " of other operands")
-            return f"{self.again} computes something else in the recomputation{of}"
-        return f"the recomputation runs {self.again}, the forward ran {self.first}"
 
 
 @dataclass
@@ -169,6 +112,7 @@ class _Watch(Regions):
         super().__init__()
         self._target = target
         self._ops = _Ops()
+        self._log = target.tape.log if target.tape is not None else []
         self._kinds = kinds
         self.executions: dict[int, list[Execution]] = {}
         self._hooks: list[Any] = []
@@ -186,17 +130,27 @@ class _Watch(Regions):
             self._hooks.append(module.register_forward_pre_hook(lambda *_, n=name: modules.append(n)))
             self._hooks.append(module.register_forward_hook(leave, always_call=True))
         try:
-            with self._ops:
+            with self._ops, self._seeds("random", random), self._seeds("numpy", np.random):
                 yield
         finally:
             for hook in self._hooks:
                 hook.remove()
 
+    def _seeds(self, name: str, generator: Any) -> AbstractContextManager[Any]:
+        real = generator.seed
+
+        def seed(*args: Any, **kwargs: Any) -> Any:
+            if self._ops.execution is not None:
+                self._ops.execution.seeded.add(name)
+            return real(*args, **kwargs)
+
+        return mock.patch.object(generator, "seed", seed)
+
     def begin(self, region: Region, recomputes: bool) -> Any:
         keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
         arguments = State(named_arguments(region.args, keywords))
         entry = {**self._leaves(arguments), **_closed_over(region.function)}
-        execution = Execution(recomputes, region.reentrant, entry, _ambient())
+        execution = Execution(recomputes, region.reentrant, entry, ambient(_OWN))
         execution.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
         execution.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
         self.executions.setdefault(region.number, []).append(execution)
@@ -204,18 +158,20 @@ class _Watch(Regions):
         tensors = {**self._target.state.tensors(), **arguments.tensors()}
         self._ops.sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
         self._ops.execution = execution
-        return execution, outer, arguments
+        return execution, outer, arguments, len(self._log), region
 
     def end(self, token: Any) -> None:
-        execution, outer, arguments = token
-        execution.exit = self._leaves(arguments)
+        execution, outer, arguments, read, region = token
+        execution.reads = tuple(self._log[read:])
+        execution.exit, execution.left = self._leaves(arguments), ambient(_OWN)
+        execution.nested = _nested(region.returned)
         self._ops.execution, self._ops.sources = outer
 
     def _leaves(self, arguments: State) -> dict[str, Leaf]:
         with _quiet():
             passed = arguments.leaves(Digest)
             for name, held in passed.items():
-                if held.kind != GENERATOR:
+                if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
             return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
 
@@ -276,6 +232,7 @@ class _Ops(TorchDispatchMode):
             tuple((tuple(t.shape), t.dtype) for t in made),
             tuple(t.stride() for t in made if t.layout == torch.strided),
             sources,
+            _settings(args, kwargs),
             tuple(written),
             torch.Tag.nondeterministic_seeded in func.tags,
             func.is_view,
@@ -286,6 +243,21 @@ class _Ops(TorchDispatchMode):
     def _source(self, t: Tensor, execution: Execution) -> str:
         storage = t.untyped_storage()._cdata
         return "" if storage in execution.made else self.sources.get(storage, "")
+
+
+_OWN = (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode)
+
+
+def _settings(args: Any, kwargs: Any) -> tuple[Any, ...]:
+    return tuple(v for v in tree_flatten((args, kwargs))[0] if isinstance(v, (bool, int, float, str, torch.dtype)))
+
+
+def _nested(result: Any) -> str:
+    """Tensors that are returned themselves, alone or in a tuple, are not nested."""
+    alone = result if isinstance(result, tuple) else (result,)
+    parts = {f"[{i}]" if isinstance(result, tuple) else "": part for i, part in enumerate(alone)}
+    nested = State({"output" + name: part for name, part in parts.items() if not isinstance(part, Tensor)})
+    return next((n for n, t in nested.tensors().items() if t.is_floating_point() or t.is_complex()), "")
 
 
 @contextmanager
@@ -320,34 +292,6 @@ def hash_of(t: Tensor) -> int:
     return hash(t.reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
-def _ambient() -> dict[str, Any]:
-    return {
-        "grad mode": torch.is_grad_enabled(),
-        "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-        "the dtype of autocast": torch.get_autocast_dtype("cpu"),
-        "the cache of autocast": torch.is_autocast_cache_enabled(),
-        "autocast on CUDA": torch.is_autocast_enabled("cuda"),
-        "the default dtype": torch.get_default_dtype(),
-        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "the precision of products": torch.get_float32_matmul_precision(),
-        "kernels of attention": (
-            torch.backends.cuda.flash_sdp_enabled(),
-            torch.backends.cuda.mem_efficient_sdp_enabled(),
-            torch.backends.cuda.math_sdp_enabled(),
-        ),
-        "MKL-DNN": torch.backends.mkldnn.enabled,
-        "function modes": tuple(type(mode).__name__ for mode in _get_current_function_mode_stack()),
-        "dispatch modes": tuple(
-            type(mode).__name__
-            for mode in _get_current_dispatch_mode_stack()
-            if not isinstance(mode, (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode))
-        ),
-        "functions of subclasses": torch._C._is_torch_function_enabled(),
-        "threads": torch.get_num_threads(),
-    }
-
-
 def watch(
     target: Target, scenario: Scenario, variant: Variant, seed: int, plain: Seen, differences: list[Change]
 ) -> Evidence:
@@ -372,29 +316,9 @@ def _watched(
     pairs = [(runs[0], runs[1:]) for runs in watcher.executions.values() if runs]
     for first, later in pairs:
         for again in later:
-            fork = _fork(first, again)
+            fork = fork_of(first.ops, again.ops, first.reentrant or not scenario.early_stop)
             if evidence.forward is None or (fork is not None and evidence.fork is None):
                 evidence.forward, evidence.again, evidence.fork = first, again, fork
     if evidence.forward is None and pairs:
         evidence.forward = pairs[0][0]
     return evidence
-
-
-def _fork(first: Execution, again: Execution) -> Fork | None:
-    before, after = _computing(first), _computing(again)
-    for a, b in zip(before, after, strict=False):
-        if a.name != b.name or a.metadata != b.metadata:
-            return Fork(a, b)
-        if a.makes != b.makes and not b.writes:
-            return Fork(a, b)
-    if len(after) > len(before):
-        return Fork(None, after[len(before)])
-    return None
-
-
-def _computing(execution: Execution) -> list[Op]:
-    return [op for op in execution.ops if not op.view and not op.name.startswith(("aten.empty", "aten.lift_fresh"))]
-
-
-def _metadata(op: Op) -> str:
-    return ", ".join(f"{str(dtype).removeprefix('torch.')} {list(shape)}" for shape, dtype in op.metadata)

@@ -17,7 +17,7 @@ from rematch.safe.judge import judge
 from rematch.safe.regions import told
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
-from rematch.safe.verdict import Finding, Verdict
+from rematch.safe.verdict import Finding, Verdict, reservations
 
 
 @dataclass
@@ -67,7 +67,7 @@ class ModelVerdict:
     def headline(self) -> str:
         """One line."""
         if self.safe:
-            return f"{self.name} is safe to checkpoint as far as it was tried"
+            return f"{self.name} is safe to checkpoint as far as it was tried{reservations(self.findings)}"
         wrong = [f.cause.name for f in self.findings if not (f.remark or f.only_with)]
         causes = ", ".join(dict.fromkeys(wrong))
         return f"{self.name} is not safe to checkpoint ({causes})" if causes else f"{self.name} was not judged"

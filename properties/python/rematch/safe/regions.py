@@ -35,6 +35,9 @@ class Region:
     kwargs: dict[str, Any]
     memory: Any = None
     """Whatever a listener keeps of the forward, as long as a recomputation may come."""
+    returned: Any = None
+    """What it returned, while its end is told; None where an error or early stop ended it, and in the forward of the
+    non-reentrant variant, which returns past us."""
 
 
 class Regions:
@@ -90,9 +93,11 @@ def told(regions: Regions) -> Iterator[Regions]:
             region.args = args
             token = regions.begin(region, recomputes)
             try:
-                return region.function(*args, **keywords)
+                region.returned = region.function(*args, **keywords)
+                return region.returned
             finally:
                 regions.end(token)
+                region.returned = None
 
         return run
 

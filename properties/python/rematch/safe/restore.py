@@ -8,7 +8,7 @@ import pickle
 import random
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
+
+from rematch.safe.ambient import set_switches, switches
 
 Restore = Callable[[], None]
 """Puts one object back as it was when this function was made."""
@@ -57,6 +59,8 @@ def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]
     """Puts back what a function closes over, and those of its globals that are given."""
     cells = [(cell, content_of(cell)) for cell in function.__closure__ or ()]
     scope = function.__globals__
+    held = (*(content for _, content in cells), *variables.values())
+    again = {id(value): copy.deepcopy(value) for value in held if can_be_given_again(value)}
     own = dict(function.__dict__)
 
     def restore() -> None:
@@ -64,10 +68,14 @@ def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]
             function.__dict__.clear()
             function.__dict__.update(own)
         for cell, content in cells:
-            if content_of(cell) is not content:
+            if id(content) in again:
+                cell.cell_contents = copy.deepcopy(again[id(content)])
+            elif content_of(cell) is not content:
                 cell.cell_contents = content
         for variable, value in variables.items():
-            if scope.get(variable) is not value:
+            if id(value) in again:
+                scope[variable] = copy.deepcopy(again[id(value)])
+            elif scope.get(variable) is not value:
                 scope[variable] = value
 
     return restore
@@ -96,12 +104,14 @@ def tensor_restorer(t: Tensor) -> Restore:
     saved, grad, flag = t.detach().clone(), t.grad, t.requires_grad
     content = None if grad is None else grad.detach().clone()
     attributes = dict(t.__dict__)
-    hooks = dict(t._backward_hooks or {})
+    hooks = {name: dict(getattr(t, name, None) or {}) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
 
     def restore() -> None:
-        if t._backward_hooks is not None:
-            t._backward_hooks.clear()
-            t._backward_hooks.update(hooks)
+        for name, kept in hooks.items():
+            now = getattr(t, name, None)
+            if now is not None:
+                now.clear()
+                now.update(kept)
         with torch.no_grad():
             if t.shape == saved.shape and t.dtype == saved.dtype:
                 t.data.copy_(saved)
@@ -111,7 +121,7 @@ def tensor_restorer(t: Tensor) -> Restore:
             t.grad = grad
             if content is not None and grad is not None:
                 grad.data.copy_(content)
-        if t.__dict__ != attributes:
+        if len(t.__dict__) != len(attributes) or any(t.__dict__.get(k) is not v for k, v in attributes.items()):
             t.__dict__.clear()
             t.__dict__.update(attributes)
 
@@ -175,6 +185,19 @@ def _container_restorer(value: Any) -> Restore:
     return restore
 
 
+def _mapping_restorer(value: MutableMapping[Any, Any]) -> Restore:
+    """Of those that are no dict, such as WeakKeyDictionary."""
+    content = list(value.items())
+
+    def restore() -> None:
+        now = list(value.items())
+        if [(id(k), id(v)) for k, v in now] != [(id(k), id(v)) for k, v in content]:
+            value.clear()
+            value.update(content)
+
+    return restore
+
+
 def _array_restorer(value: np.ndarray) -> Restore:
     content = value.copy()
     return lambda: np.copyto(value, content) if value.flags.writeable else None
@@ -221,6 +244,7 @@ _RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
     (ContextVar, _variable_restorer),
     (np.ndarray, _array_restorer),
     ((list, dict, set, deque), _container_restorer),
+    (MutableMapping, _mapping_restorer),
     ((types.GeneratorType, Iterator), _iterator_restorer),
 )
 
@@ -231,12 +255,11 @@ def environment() -> dict[str, str]:
 
 
 def environment_restorer() -> Restore:
-    """Puts the environment and the default dtype back."""
-    kept = environment()
-    dtype = torch.get_default_dtype()
+    """Puts the environment and PyTorch's switches back."""
+    kept, switched = environment(), switches()
 
     def restore() -> None:
-        torch.set_default_dtype(dtype)
+        set_switches(switched)
         now = environment()
         for key in now.keys() - kept.keys():
             del os.environ[key]

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from rematch.safe import regions
+from rematch.safe import regions, wide
+from rematch.safe.ambient import switches
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, GENERATOR, GLOBAL, Leaf, State
+from rematch.safe.state import ARGUMENT, GENERATOR, GLOBAL, TAG, Leaf, State
+from rematch.safe.tape import Tape
 
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
@@ -39,6 +41,8 @@ class Target:
         self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
         self.before = random_states()
+        self.tape: Tape | None = None
+        """Replaces the clock and the randomness of the system in every run; None: they are read."""
         if make is not None:
             seed_all(0)
             target = make()
@@ -73,13 +77,15 @@ class Target:
         self.state.restore()
         set_random_states(self.before)
 
-    def inputs(self, grads: Sequence[str], microbatch: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
+    def inputs(
+        self, grads: Sequence[str], microbatch: int, in_float64: bool = False
+    ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
         """Fresh arguments, and the leaves among them that get gradients by name. What is passed
         are copies of leaves, as activations are, so that they may be written in place."""
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
         for name, t in self._given().items():
-            fresh = t.detach().clone()
+            fresh = wide.widened(t.detach().clone()) if in_float64 else t.detach().clone()
             if microbatch and name in self.floats:
                 fresh = fresh * (1 + microbatch / 2)
             if name in grads:
@@ -88,9 +94,12 @@ class Target:
                 # (https://github.com/pytorch/pytorch/issues/34082).
                 leaves[name].register_hook(torch.clone)
                 fresh = leaves[name].clone()
-            # What a caller has hung on a tensor comes with it.
-            fresh.__dict__.update(t.__dict__)
             memo[id(t)] = fresh
+        for t in self._given().values():
+            # What a caller has hung on a tensor comes with it.
+            for part in State({"": dict(t.__dict__)}).tensors().values():
+                memo.setdefault(id(part), part.detach().clone())
+            memo[id(t)].__dict__.update(copy.deepcopy(t.__dict__, memo))
         return copy.deepcopy(list(self.args), memo), copy.deepcopy(self.kwargs, memo), leaves
 
     def _arguments(self) -> dict[str, Any]:
@@ -99,7 +108,7 @@ class Target:
     def _given(self) -> dict[str, Tensor]:
         modules = State(self._arguments()).modules()
         parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
-        return {name: t for name, t in State(self._arguments()).tensors().items() if id(t) not in parts}
+        return {name: t for name, t in State(self._arguments()).tensors(tags=False).items() if id(t) not in parts}
 
     def _roots(self) -> dict[str, Any]:
         roots: dict[str, Any] = {"": self.function}
@@ -164,7 +173,6 @@ def random_leaves(of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
         "the random state of numpy": Leaf(GENERATOR, repr(states["NumPy"][1:3])),
         "the random state of random": Leaf(GENERATOR, states["Python"]),
     }
-    found["the default dtype"] = Leaf(GLOBAL, torch.get_default_dtype())
     for index, state in enumerate(states.get("CUDA", ())):
         found[f"the random state of cuda:{index}"] = Leaf(GENERATOR, of_tensor(state))
     return found
@@ -182,14 +190,18 @@ def run(
     seed: int,
     regions_of: regions.Regions | None = None,
     count_saved: bool = False,
+    in_float64: bool = False,
 ) -> Seen:
-    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region.
+    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `in_float64`: all
+    that is floating is.
 
     Whatever the target or PyTorch raises ends up in Seen.error.
     """
     target.begin(seed)
     if target.switch is not None:
         target.switch(target.function, variant is not None)
+    if in_float64:
+        wide.widen(target.state.tensors().values())
     modules = target.state.modules()
     scenario.prepare(modules, target.state.trainable())
     trained = target.state.trainable()
@@ -201,9 +213,13 @@ def run(
     seed_all(seed)
     try:
         with told as calls, calls.attached(), ExitStack() as stack:
+            if in_float64:
+                stack.enter_context(wide.wide())
+            if target.tape is not None:
+                stack.enter_context(target.tape.playing(target.state.functions()))
             if variant is not None and not scenario.early_stop:
                 stack.enter_context(set_checkpoint_early_stop(False))
-            step = _Step(target, scenario, variant, seen)
+            step = _Step(target, scenario, variant, seen, in_float64)
             for number in range(scenario.steps * scenario.microbatches):
                 step.once(number, modules if count_saved else None)
                 if scenario.steps > 1:
@@ -216,25 +232,31 @@ def run(
         seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
     seen.values.update(target.state.all_leaves(copied))
     seen.values.update(random_leaves(copied))
+    seen.values.update({f"{name} of PyTorch": Leaf(GLOBAL, value) for name, value in switches().items()})
     return seen
 
 
 class _Step:
     """Forwards and backwards of a run."""
 
-    def __init__(self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen) -> None:
+    def __init__(
+        self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen, in_float64: bool
+    ) -> None:
         self._target, self._scenario, self._variant, self._seen = target, scenario, variant, seen
+        self._in_float64 = in_float64
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
         """A forward and its backward, or, where the scenario says so, a forward alone."""
         scenario, seen, target = self._scenario, self._seen, self._target
-        args, kwargs, leaves = target.inputs(scenario.grads_of(target.grads), number)
+        args, kwargs, leaves = target.inputs(scenario.grads_of(target.grads), number, self._in_float64)
         passed = State(named_arguments(args, kwargs))
         before = {id(t) for t in target.state.tensors().values()}
         if scenario.unused_forward:
-            extra = target.inputs(scenario.grads_of(target.grads), 1)
+            extra = target.inputs(scenario.grads_of(target.grads), 1, self._in_float64)
             with scenario.ambient(_device(args, kwargs)):
                 self._call(extra[0], extra[1])
+        if target.tape is not None:
+            target.tape.wind(number)
         saved: dict[int, int] = {}
         count = nullcontext() if counted is None else counting_saved(saved, counted.values())
         with scenario.ambient(_device(args, kwargs)), target.within(), count:
@@ -253,12 +275,15 @@ class _Step:
         for name, t in beside.items():
             if t.is_floating_point():
                 seen.flags[name + where] = _has_history(t)
+        if scenario.others_draw:
+            random.random()
+            np.random.rand()
         self._backward(returned, outputs, beside)
         for name, leaf in leaves.items():
             grad = None if leaf.grad is None else copied(leaf.grad)
             seen.values[f"gradient of {name}{where}"] = Leaf(GRADIENT, grad)
         for name, held in passed.leaves(copied).items():
-            kind = held.kind if held.kind == GENERATOR else ARGUMENT
+            kind = held.kind if held.kind in (GENERATOR, TAG) else ARGUMENT
             seen.values[name + where] = Leaf(kind, held.value, held.owner)
 
     def _backward(self, returned: Any, outputs: Mapping[str, Tensor], beside: Mapping[str, Tensor]) -> None:
@@ -271,7 +296,11 @@ class _Step:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
             return
         for i in range(self._scenario.backwards):
-            loss.backward(retain_graph=i + 1 < self._scenario.backwards)
+            keep = i + 1 < self._scenario.backwards
+            if self._in_float64:
+                wide.backward(loss, keep)
+            else:
+                loss.backward(retain_graph=keep)
 
     def _call(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         variant, function = self._variant, self._target.function

@@ -49,6 +49,10 @@ class Scenario:
     microbatches: int = 1
     steps: int = 1
     unused_forward: bool = False
+    others_draw: bool = False
+    """Between the forward and its backward, others draw from the generators of Python and NumPy."""
+    documented: str = ""
+    """PyTorch documents what goes wrong there: how one gets there, in words."""
     reentrant: bool = True
     """Whether the reentrant variant knows it."""
     plain: str = ""
@@ -58,6 +62,11 @@ class Scenario:
     def policy_text(self) -> str:
         """The policy in words; empty without one."""
         return self.name if self.policy else ""
+
+    @property
+    def excuse(self) -> str:
+        """What one may leave, so that what is wrong here is wrong nowhere: a policy, or a use that PyTorch warns of."""
+        return self.policy_text or self.documented
 
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
         """Sets modes, and which parameters train."""
@@ -136,3 +145,12 @@ SCENARIOS = (
     _AS_FIRST("a policy that keeps every second operator", policy="every second call", reentrant=False),
     _AS_FIRST("a policy that keeps half of the operators", policy="subset 1", reentrant=False),
 )
+
+OTHERS_DRAW = Scenario("others draw between forward and backward", others_draw=True)
+"""For modules that move the generators of Python or NumPy."""
+BEHIND_FROZEN = Scenario(
+    "inputs that require no grad",
+    inputs_require_grad=False,
+    documented="use_reentrant=True behind frozen weights, where no input requires grad",
+)
+"""For modules that are partly frozen, such as those with adapters: what comes before them is often frozen, too."""

@@ -41,6 +41,9 @@ from rematch.safe.restore import (
 PARAMETER, BUFFER, ATTRIBUTE = "parameter", "buffer", "attribute"
 ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attribute"
 MODE, GENERATOR, ENVIRONMENT = "mode", "generator", "environment variable"
+TAG = "attribute of a tensor"
+HOOKS = "the hooks of "
+"""Begins the name of how many hooks a module or a parameter has."""
 
 _LIBRARY = {"torch", "numpy", "rematch", "pytest", "_pytest", "transformers.utils", *sys.stdlib_module_names} - {
     "__main__"
@@ -105,9 +108,14 @@ class State:
         """All modules that are reached, by name."""
         return {node.name: node.value for node in self._nodes() if isinstance(node.value, nn.Module)}
 
-    def tensors(self) -> dict[str, Tensor]:
-        """All tensors that are reached, by name."""
-        return {node.name: node.value for node in self._nodes() if isinstance(node.value, Tensor)}
+    def tensors(self, tags: bool = True) -> dict[str, Tensor]:
+        """All tensors that are reached, by name; without `tags`, those alone that are no attributes of tensors."""
+        nodes = (node for node in self._nodes() if tags or node.kind != TAG)
+        return {node.name: node.value for node in nodes if isinstance(node.value, Tensor)}
+
+    def functions(self) -> list[types.FunctionType]:
+        """All functions that are reached."""
+        return [node.value for node in self._nodes() if isinstance(node.value, types.FunctionType)]
 
     def derived(self) -> set[str]:
         """Names of weights that hooks of torch.nn.utils compute before each forward: they are no outputs."""
@@ -134,6 +142,9 @@ class State:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
             if node.kind == PARAMETER and isinstance(node.value, Tensor):
                 found[f"{node.name}.requires_grad"] = Leaf(ATTRIBUTE, node.value.requires_grad, node.owner)
+            if isinstance(node.value, nn.Module) or (node.kind == PARAMETER and isinstance(node.value, Tensor)):
+                count = Extent("hooks", _hooks_of(node.value))
+                found[HOOKS + (node.name or "the module")] = Leaf(ATTRIBUTE, count, node.owner)
         return found
 
     def _nodes(self) -> Iterator[_Node]:
@@ -177,6 +188,8 @@ class State:
             for index, part in enumerate(value):
                 yield _Node(f"{name}[{index}]", node.kind, part, node.owner)
         elif isinstance(value, Tensor):
+            for key, part in list(value.__dict__.items()):
+                yield _Node(_dot(name, key), TAG, part, type(value).__name__)
             if type(value) is not Tensor and type(value) is not nn.Parameter and not is_library(type(value).__module__):
                 yield from self._of_class(type(value))
         elif isinstance(value, types.CellType):
@@ -281,6 +294,12 @@ class State:
 _EMPTY = nn.Module()
 
 
+def _hooks_of(value: nn.Module | Tensor) -> int:
+    if isinstance(value, Tensor):
+        return len(value._backward_hooks or ()) + len(getattr(value, "_post_accumulate_grad_hooks", None) or ())
+    return sum(len(value.__dict__.get(hooks, ())) for hooks in _HOOKS)
+
+
 def _dot(name: str, part: str) -> str:
     return f"{name}.{part}" if name else part
 
@@ -354,6 +373,12 @@ def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
         return Extent("elements", len(value))
     if isinstance(value, ContextVar):
         return repr(value.get(None))
+    if isinstance(value, functools._lru_cache_wrapper):
+        return Extent("cached results", value.cache_info().currsize)
+    if isinstance(value, types.GeneratorType):
+        frame = value.gi_frame
+        held = {} if frame is None else {k: v for k, v in frame.f_locals.items() if isinstance(v, _SCALARS)}
+        return Position(hash((frame and frame.f_lasti, repr(held))))
     if can_be_given_again(value):
         return Position(hash(pickle.dumps(value)))
     if isinstance(value, nn.Module) or _is_object(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,8 +54,8 @@ class Finding:
 
     @property
     def only_with(self) -> str:
-        """The selective policies without which it does not show; empty where it shows without one."""
-        texts = [scenario.policy_text for _, scenario in self.shown]
+        """The selective policies or other uses without which it does not show; empty where it shows without one."""
+        texts = [scenario.excuse for _, scenario in self.shown]
         return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
 
     def text(self) -> str:
@@ -112,9 +113,7 @@ class Verdict:
     def headline(self) -> str:
         """One line."""
         if self.safe:
-            policies = dict.fromkeys(finding.only_with for finding in self.findings if finding.only_with)
-            but = f"; but NOT with {' or '.join(policies)}" if policies else ""
-            but += "; see the remarks" if any(finding.remark for finding in self.findings) else ""
+            but = reservations(self.findings)
             return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{but}"
         if not self.findings:
             return f"{self.name} was not judged: nothing could be tried"
@@ -157,6 +156,13 @@ class Verdict:
                 lines.append(" " * 12 + "checkpointing saves nothing: what it keeps is needed anyway")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
+
+
+def reservations(findings: Sequence[Finding]) -> str:
+    """What the first line adds to "safe"; empty without."""
+    uses = dict.fromkeys(finding.only_with for finding in findings if finding.only_with)
+    but = f"; but NOT with {' or '.join(uses)}" if uses else ""
+    return but + ("; see the remarks" if any(finding.remark for finding in findings) else "")
 
 
 def _use(variants: list[str]) -> str:

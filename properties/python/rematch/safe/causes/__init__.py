@@ -79,7 +79,7 @@ def _follows(change: Change, cause: Cause, root: Cause | None) -> bool:
         return False
     if root in _RANDOM or cause is states.TORCH_RANDOM:
         return cause not in (states.BATCH_NORM, states.BUFFER_COUNTER, states.COUNTER, states.COLLECTOR)
-    return cause in (states.STATISTIC, states.LAZY, states.OTHER_STATE) or (
+    return cause in (states.STATISTIC, states.CARRIED, states.LAZY, states.OTHER_STATE) or (
         root is computations.CACHE and cause in (states.COLLECTOR, states.CLASS_STATE, states.GLOBAL_STATE)
     )
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rematch.safe.causes import states
+from rematch.safe.causes import rules, states
 from rematch.safe.causes.cause import Cause, ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import WHICH, Evidence, Identity
-from rematch.safe.state import ARGUMENT, BUFFER, ENVIRONMENT, GENERATOR, MODE, PARAMETER, Extent, Made
+from rematch.safe.state import BUFFER, ENVIRONMENT, MODE, PARAMETER
 
 _RANDOM = "the random state of "
-_LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"
 
 NO_INPUT = Cause(
     "no-input-requires-grad",
@@ -51,6 +50,11 @@ NOT_PRESERVED = Cause(
     "rng-not-preserved",
     "The recomputation draws other random numbers ({name}): the random state is not preserved",
     "Use preserve_rng_state=True, the default.",
+)
+SYSTEM = Cause(
+    "clock-or-entropy",
+    "The forward computes with {name}, and the recomputation reads other numbers",
+    "Read it outside of the checkpoint, and pass the number in as an argument.",
 )
 GRAD_MODE = Cause(
     "grad-mode",
@@ -119,6 +123,12 @@ SUBCLASS = Cause(
     "A tensor subclass acts otherwise in the recomputation ({name}): backward() runs under its __torch_function__",
     "Call backward() on a plain tensor, loss.as_subclass(torch.Tensor), or unwrap the subclass before the checkpoint.",
 )
+NAMES = Cause(
+    "names-changed",
+    "Wrappers for checkpointing rename parameters: named_parameters() says {name}, and state_dict() does not",
+    "Choose parameters by name (groups of an optimizer, those without weight decay) before wrapping, or strip the "
+    "wrapper's part of the names; torch.distributed._composable.checkpoint() renames nothing.",
+)
 SWITCH = Cause(
     "switch-changes-more",
     "The model's own switch changes more than what is checkpointed: its forward computes something else ({name})",
@@ -151,210 +161,39 @@ NOT_CHECKPOINTED = Cause(
 )
 
 
-def _absent(evidence: Evidence) -> list[Change]:
-    """Gradients that are there in the plain run alone."""
-    return [c for c in evidence.differences if c.kind == "gradient" and c.after is None and c.before is not None]
-
-
-def _flags(evidence: Evidence) -> list[Change]:
-    return [c for c in evidence.differences if c.kind == "flag"]
-
-
-def _detached_output(e: Evidence) -> str | None:
-    if "none of output has requires_grad=True" in e.error:
-        return "The output"
-    names = [c.name for c in _flags(e) if c.after and c.name.startswith("output")]
-    return names[0] if e.reentrant and names else None
-
-
-def _backward_within(e: Evidence) -> str | None:
-    refused = "does not require grad and does not have a grad_fn" in e.error
-    return "" if e.reentrant and refused and e.again is None else None
-
-
-def _nested_output(e: Evidence) -> str | None:
-    if not e.reentrant:
-        return None
-    names = [c.name.split(",")[0] for c in _flags(e) if c.name.startswith("output")]
-    nested = [n for n in names if n.count("[") > 1 or "." in n or "['" in n or "output[" in n and e.plain.is_list]
-    return nested[0] if nested else None
-
-
-def _nested_input(e: Evidence) -> str | None:
-    region = e.forward
-    if not e.reentrant or region is None or region.takes_grad or not region.nested_grad or not _absent(e):
-        return None
-    names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
-    return next((n for n in names if n.startswith("input ")), "the input")
-
-
-def _side_output(e: Evidence) -> str | None:
-    names = [c.name for c in _flags(e) if not c.name.startswith("output")]
-    return names[0] if names else None
-
-
-def _no_input(e: Evidence) -> str | None:
-    region = e.forward
-    if not e.reentrant or region is None or region.takes_grad or region.nested_grad:
-        return None
-    return "" if _absent(e) or _flags(e) or "does not require grad and does not have a grad_fn" in e.error else None
-
-
-def _moved(e: Evidence, name: str) -> str | None:
-    return "" if any(c.name == _RANDOM + name for c in e.entered) else None
-
-
-def _own_generator(e: Evidence) -> str | None:
-    names = [c.name for c in e.entered if c.kind == GENERATOR and not c.name.startswith(_RANDOM)]
-    return names[0] if names else None
-
-
-def _not_preserved(e: Evidence) -> str | None:
-    if not any(c.name.startswith((_RANDOM + "PyTorch", _RANDOM + "cuda")) for c in e.entered):
-        return None
-    fork = e.fork
-    op = fork.again if fork is not None else None
-    return str(op) if op is not None else ""
-
-
-def _context(e: Evidence) -> str | None:
-    names = [n for n in e.ambient if n not in ("grad mode", "functions of subclasses", "inference mode")]
-    return names[0] if names else None
-
-
-def _subclass(e: Evidence) -> str | None:
-    if "functions of subclasses" in e.ambient:
-        return str(e.fork) if e.fork else "its functions are switched off"
-    return None
-
-
-def _entered(*kinds: str) -> ComputationRule:
-    def rule(e: Evidence) -> str | None:
-        names = [c.name for c in e.entered if c.kind in kinds]
-        source = e.fork.source if e.fork is not None else ""
-        return source if source in names else (names[0] if names else None)
-
-    return rule
-
-
-def _cache(e: Evidence) -> str | None:
-    """Less runs than before, and something was empty before that is filled now."""
-    fork = e.fork
-    ran = len(e.forward.ops) if e.forward is not None else 0
-    again = len(e.again.ops) if e.again is not None else 0
-    fewer = again < ran or (fork is not None and not fork.same_operator)
-    for change in e.entered:
-        empty = change.before is None or (isinstance(change.before, Extent) and change.before.count == 0)
-        filled = states.is_tensor(change.after) or isinstance(change.after, (Extent, Made))
-        if fewer and empty and filled and change.kind not in (GENERATOR, MODE, ENVIRONMENT, ARGUMENT):
-            return change.name.split("[")[0]
-    return None
-
-
-def _input_written(e: Evidence) -> str | None:
-    """An input that the forward itself changed."""
-    names = [c.name for c in (*e.entered, *e.written) if c.kind == ARGUMENT and states.is_tensor(c.before)]
-    refused = _LEAF_WRITTEN in e.error and e.reentrant
-    wrote = e.fork is not None or "modified by an inplace operation" in e.error
-    if refused:
-        return names[0] if names else "an input"
-    return names[0] if names and wrote else None
-
-
-def _leaf_by_switch(e: Evidence) -> str | None:
-    return "an embedding" if e.target.switch is not None and not e.reentrant and _LEAF_WRITTEN in e.error else None
-
-
-def _in_place(e: Evidence) -> str | None:
-    if "modified by an inplace operation" in e.error or "inplace" in e.error:
-        return e.error.split("\n")[0][:160]
-    return None
-
-
-def _text(*parts: str) -> ComputationRule:
-    return lambda e: e.error.split("\n")[0][:160] if any(part in e.error for part in parts) else None
-
-
-_FAST = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_nested_tensor", "_addmm_activation")
-_WITH_FAST_PATH = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder")
-
-
-def _modes_differ(e: Evidence) -> bool:
-    return e.reentrant and "grad mode" in e.ambient and e.fork is not None
-
-
-def _fast_path(e: Evidence) -> str | None:
-    if e.fork is None and e.reentrant and e.again is None and e.forward is not None:
-        return next((str(op) for op in e.forward.ops if any(word in op.name for word in _FAST)), None)
-    if not _modes_differ(e) or e.fork is None:
-        return None
-    op = e.fork.first or e.fork.again
-    if op is None:
-        return None
-    inside = e.kinds.get(op.module, "") in _WITH_FAST_PATH
-    return str(op) if inside or any(word in op.name for word in _FAST) else None
-
-
-def _unfilled(e: Evidence) -> str | None:
-    fork = e.fork
-    ran = e.forward.ops if fork is None and e.forward is not None else [fork.again if fork is not None else None]
-    return next((str(op) for op in ran if op is not None and "rrelu" in op.name), None)
-
-
-def _kernel_by_mode(e: Evidence) -> str | None:
-    """The same operator of the same operands, or another kernel of the same attention."""
-    if not _modes_differ(e) or e.fork is None:
-        return None
-    ops = [op for op in (e.fork.first, e.fork.again) if op is not None]
-    attention = next((op for op in ops if "_scaled_dot_product" in op.name), None)
-    if e.fork.same_inputs or attention is not None:
-        return str(attention or e.fork.again)
-    return None
-
-
-def _grad_mode(e: Evidence) -> str | None:
-    """Another operator runs. The same one with other operands has them from elsewhere."""
-    if not _modes_differ(e) or e.fork is None or e.fork.of_others:
-        return None
-    return str(e.fork)
-
-
-def _switch(e: Evidence) -> str | None:
-    outputs = [c.name for c in e.differences if c.kind == "output"]
-    return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None
-
-
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
     (OFFLOADED, lambda e: "an input" if e.scenario.offload and e.right_otherwise and e.fork is not None else None),
-    (DETACHED_OUTPUT, _detached_output),
-    (NESTED_OUTPUT, _nested_output),
-    (SIDE_OUTPUT, _side_output),
-    (NESTED_INPUT, _nested_input),
-    (NO_INPUT, _no_input),
-    (BACKWARD_WITHIN, _backward_within),
-    (POLICY, _text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
-    (SWITCH_LEAF, _leaf_by_switch),
-    (GRAPH_SHARED, _text("backward through the graph a second time", "after they have already been freed")),
-    (VIEW, _text("is a view and is being modified", "view was created inside a custom Function")),
-    (states.NUMPY_RANDOM, lambda e: _moved(e, "numpy")),
-    (states.PYTHON_RANDOM, lambda e: _moved(e, "random")),
-    (states.OWN_GENERATOR, _own_generator),
-    (NOT_PRESERVED, _not_preserved),
-    (states.MODE_CHANGED, _entered(MODE)),
-    (states.ENVIRONMENT_CHANGED, _entered(ENVIRONMENT)),
-    (SUBCLASS, _subclass),
-    (CONTEXT, _context),
-    (UNFILLED, _unfilled),
-    (CACHE, _cache),
-    (FAST_PATH, _fast_path),
-    (states.WEIGHT_WRITTEN, _entered(PARAMETER)),
-    (states.ARGUMENT_WRITTEN, _input_written),
-    (WRITTEN_LATER, _in_place),
-    (KERNEL_BY_MODE, _kernel_by_mode),
-    (GRAD_MODE, _text("register a hook on a tensor that doesn't require gradient")),
-    (GRAD_MODE, _grad_mode),
-    (SWITCH, _switch),
+    (DETACHED_OUTPUT, rules.detached_output),
+    (NESTED_OUTPUT, rules.nested_output),
+    (SIDE_OUTPUT, rules.side_output),
+    (NESTED_INPUT, rules.nested_input),
+    (NO_INPUT, rules.no_input),
+    (BACKWARD_WITHIN, rules.backward_within),
+    (POLICY, rules.text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
+    (SWITCH_LEAF, rules.leaf_by_switch),
+    (GRAPH_SHARED, rules.shared),
+    (VIEW, rules.text("is a view and is being modified", "view was created inside a custom Function")),
+    (SYSTEM, lambda e: e.again.reads[0] + "()" if e.again is not None and e.again.reads else None),
+    (states.NUMPY_RANDOM, lambda e: rules.moved(e, "numpy")),
+    (states.PYTHON_RANDOM, lambda e: rules.moved(e, "random")),
+    (states.OWN_GENERATOR, rules.own_generator),
+    (NOT_PRESERVED, rules.not_preserved),
+    (states.MODE_CHANGED, rules.entered(MODE)),
+    (states.ENVIRONMENT_CHANGED, rules.entered(ENVIRONMENT)),
+    (SUBCLASS, rules.subclass),
+    (states.GLOBAL_STATE, rules.sets_switch),
+    (CONTEXT, rules.context),
+    (UNFILLED, rules.unfilled),
+    (CACHE, rules.cache),
+    (FAST_PATH, rules.fast_path),
+    (states.WEIGHT_WRITTEN, rules.entered(PARAMETER)),
+    (states.ARGUMENT_WRITTEN, rules.input_written),
+    (WRITTEN_LATER, rules.in_place),
+    (KERNEL_BY_MODE, rules.kernel_by_mode),
+    (GRAD_MODE, rules.text("register a hook on a tensor that doesn't require gradient")),
+    (GRAD_MODE, rules.grad_mode),
+    (SWITCH, rules.switch),
 )
 """Tried in this order."""
 
@@ -380,8 +219,6 @@ def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
 def _suspects(e: Evidence) -> list[Change]:
     """Changed states, those first from which the operator read that made something else."""
     source = e.fork.source if e.fork is not None else ""
-    if e.fork is None and not e.error:
-        return []
     changed = [c for c in e.entered if not c.name.startswith(_RANDOM)]
     others = [c for c in changed if isinstance(c.before, Identity)]
     if others:
@@ -391,6 +228,8 @@ def _suspects(e: Evidence) -> list[Change]:
         return read
     if e.fork is not None and e.fork.same_operator and e.fork.source:
         return []
+    if e.fork is None and not e.error:
+        changed = [c for c in changed if c.kind != BUFFER]
     flags = [c for c in changed if isinstance(c.before, bool)]
     rest = [c for c in changed if not isinstance(c.before, bool) and c.kind != BUFFER]
     return flags + rest + [c for c in changed if c.kind == BUFFER]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
-from rematch.safe.compare import Change
+from rematch.safe.compare import Change, changes
 from rematch.safe.evidence import Digest, Evidence
 from rematch.safe.state import (
     ARGUMENT,
@@ -21,8 +21,10 @@ from rematch.safe.state import (
     ENVIRONMENT,
     GENERATOR,
     GLOBAL,
+    HOOKS,
     MODE,
     PARAMETER,
+    TAG,
     Extent,
     Position,
 )
@@ -110,6 +112,32 @@ ARGUMENT_CHANGED = Cause(
     "The forward changes {name}, an object that is handed in, and changes it twice",
     "Return what changes, and apply it outside of the checkpoint.",
 )
+ARGUMENT_CONSUMED = Cause(
+    "argument-consumed",
+    "The forward takes elements out of {name}, a container that is handed in, and the recomputation finds them gone",
+    "Read without taking: get() in place of pop(), or work on a copy, dict(options).",
+)
+TAG_LOST = Cause(
+    "tag-lost",
+    "{name}, a Python attribute of a tensor that is handed in, is missing in the recomputation, which gets a copy of "
+    "the tensor: the reentrant variant detaches it, and hooks of saved tensors may exchange it",
+    "Pass what hangs on the tensor as an argument of its own.",
+)
+TAG_CHANGED = Cause(
+    "tag-changed",
+    "The forward sets {name}, a Python attribute of a tensor, and the recomputation finds it set",
+    "Keep such marks outside of the checkpoint, or compute what depends on them before it.",
+)
+HOOKED = Cause(
+    "hook-in-forward",
+    "The forward adds to {name}, and adds again when it is recomputed",
+    "Register hooks once, in __init__(), or remove() them before the forward returns.",
+)
+CARRIED = Cause(
+    "carried-state",
+    "The forward keeps {name} for its next call, and the recomputation is that call",
+    "Pass it in as an argument, return what the next call needs, and store it outside of the checkpoint.",
+)
 ENVIRONMENT_CHANGED = Cause("environment", "The forward changes the environment variable {name}", _PASS)
 MODE_CHANGED = Cause(
     "mode-changed",
@@ -134,11 +162,28 @@ OWN_GENERATOR = Cause(
     "Draw from PyTorch's default generator, or outside of the checkpoint, and pass the numbers in; or save the "
     "generator's state and restore it in a context_fn.",
 )
+SEEDED = Cause(
+    "seed-in-forward",
+    "The forward sets a seed ({name}), and sets it again when it is recomputed: what is drawn after the backward was "
+    "drawn before",
+    "Draw from a generator made for it, random.Random(seed) or numpy.random.default_rng(seed).",
+)
+EARLY_STOP = Cause(
+    "early-stop",
+    "The forward puts {name} back when it is done; the recomputation stops before, as soon as it has what the backward "
+    "needs",
+    "Put it back in a finally block or a context manager; or run the forward within set_checkpoint_early_stop(False).",
+)
 TORCH_RANDOM = Cause(
     "random-state-moves",
     "PyTorch's generator ends in another state: the recomputation draws, and what it drew is not put back",
     "Use preserve_rng_state=True, the default; set no seed within the forward.",
 )
+
+
+def whole(name: str) -> str:
+    """The container of an element, by name."""
+    return re.sub(r"(\[[^\]]*\])+$", "", name)
 
 
 def _owner(change: Change, *words: str) -> bool:
@@ -163,11 +208,21 @@ def is_tensor(value: Any) -> bool:
 
 def _counts(change: Change, evidence: Evidence) -> bool:
     """Integers, and single floats that are whole before and after."""
+    # Differences hold tensors, where what a region found holds digests.
+    change = next((c for c in evidence.differences if c.name == change.name), change)
     before, after = change.before, change.after
     if is_tensor(before) and not before.dtype.is_floating_point:
         return True
     values = [float(t) for t in (before, after) if isinstance(t, Tensor) and t.numel() == 1]
     return len(values) == 2 and all(value.is_integer() for value in values)
+
+
+def _counts_up(change: Change, evidence: Evidence) -> bool:
+    """Numbers of which none goes back where they are parts of one container."""
+    if not (_number(change.before) and _number(change.after)):
+        return False
+    beside = [c for c in evidence.differences if whole(c.name) == whole(change.name) and c.name.endswith("]")]
+    return not beside or all(_number(c.before) and _number(c.after) and c.after >= c.before for c in beside)
 
 
 def _grown(change: Change) -> bool:
@@ -188,6 +243,33 @@ def _spectral(change: Change, evidence: Evidence) -> bool:
     return bool(re.search(r"(^|[._])(_u|_v|u|v|weight_u|weight_v)$", change.name)) and (
         _owner(change, "Spectral") or change.name.endswith(("weight_u", "weight_v", "_u", "_v"))
     )
+
+
+def _seeded(change: Change, evidence: Evidence) -> bool:
+    return evidence.forward is not None and change.name.split()[-1] in evidence.forward.seeded
+
+
+def _is_left_by_early_stop(change: Change, evidence: Evidence) -> bool:
+    """Whether the forward leaves a state as it found it, and the recomputation does not."""
+    first, again, name = evidence.forward, evidence.again, change.name
+    if first is None or again is None or evidence.reentrant or not evidence.scenario.early_stop:
+        return False
+    same, other = ([c for c in changes(e.entry, e.exit) if c.name == name] for e in (first, again))
+    return name in first.entry and not same and bool(other)
+
+
+def _lost(change: Change, evidence: Evidence) -> bool:
+    forward = evidence.forward
+    return change.after is None and (forward is None or change.name in forward.exit)
+
+
+def _carried(change: Change) -> bool:
+    return change.before is None and is_tensor(change.after) and not _added(change)
+
+
+def _shrunk(change: Change) -> bool:
+    a, b = change.before, change.after
+    return isinstance(a, Extent) and isinstance(b, Extent) and b.count < a.count
 
 
 def _generator(name: str) -> StateRule:
@@ -216,6 +298,7 @@ def _by(test: Callable[[Change], bool]) -> StateRule:
 
 
 RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
+    (SEEDED, (GENERATOR,), _seeded),
     (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
     (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
     (TORCH_RANDOM, (GENERATOR,), _by(lambda c: c.name.startswith("the random state of"))),
@@ -232,15 +315,20 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (WEIGHT_WRITTEN, (PARAMETER,), _always),
     (MODE_CHANGED, (MODE,), _always),
     (ENVIRONMENT_CHANGED, (ENVIRONMENT,), _always),
+    (TAG_LOST, (TAG,), _lost),
+    (TAG_CHANGED, (TAG,), _always),
+    (ARGUMENT_CONSUMED, (ARGUMENT,), _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))),
     (ARGUMENT_GROWS, (ARGUMENT,), _by(lambda c: _contains(c) or _added(c) or _grown(c))),
     (ARGUMENT_WRITTEN, (ARGUMENT,), _by(_tensors)),
     (ARGUMENT_CHANGED, (ARGUMENT,), _always),
     (CLASS_STATE, (CLASS,), _always),
     (GLOBAL_STATE, (GLOBAL,), _always),
     (CLOSED_OVER, (CLOSURE,), _always),
+    (HOOKED, (ATTRIBUTE,), _by(lambda c: c.name.startswith(HOOKS))),
     (COLLECTOR, (ATTRIBUTE,), _by(lambda c: _contains(c) or _added(c))),
     (FLAG, (ATTRIBUTE,), _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))),
-    (COUNTER, (ATTRIBUTE,), _by(lambda c: _number(c.before) and _number(c.after))),
+    (COUNTER, (ATTRIBUTE,), _counts_up),
+    (CARRIED, (ATTRIBUTE,), _by(_carried)),
     (LAZY, (ATTRIBUTE,), _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))),
     (STATISTIC, (ATTRIBUTE,), _by(_tensors)),
     (OTHER_STATE, (ATTRIBUTE,), _always),
@@ -250,4 +338,6 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     """Why a state differs; None where it is no state."""
+    if _is_left_by_early_stop(change, evidence):
+        return EARLY_STOP
     return next((cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence)), None)

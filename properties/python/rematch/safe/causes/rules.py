@@ -1,0 +1,213 @@
+"""What the evidence says for a cause of a computation: each rule answers what the cause is about, None where it is not
+the one."""
+
+from __future__ import annotations
+
+from rematch.safe.causes import states
+from rematch.safe.causes.cause import ComputationRule
+from rematch.safe.compare import Change
+from rematch.safe.evidence import Digest, Evidence
+from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, Extent, Made
+
+_RANDOM = "the random state of "
+_LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"
+
+
+def _absent(evidence: Evidence) -> list[Change]:
+    """Gradients that are there in the plain run alone."""
+    return [c for c in evidence.differences if c.kind == "gradient" and c.after is None and c.before is not None]
+
+
+def _flags(evidence: Evidence) -> list[Change]:
+    return [c for c in evidence.differences if c.kind == "flag"]
+
+
+def detached_output(e: Evidence) -> str | None:
+    if "none of output has requires_grad=True" in e.error and not any(e.plain.flags.values()):
+        return "The output"
+    names = [c.name for c in _flags(e) if c.after and c.name.startswith("output")]
+    return names[0] if e.reentrant and names else None
+
+
+def backward_within(e: Evidence) -> str | None:
+    refused = "does not require grad and does not have a grad_fn" in e.error
+    return "" if e.reentrant and refused and e.again is None else None
+
+
+def nested_output(e: Evidence) -> str | None:
+    if not e.reentrant:
+        return None
+    region = e.forward
+    if region is not None and region.nested and region.takes_grad and (_absent(e) or _flags(e)):
+        return region.nested
+    names = [c.name.split(",")[0] for c in _flags(e) if c.name.startswith("output")]
+    nested = [n for n in names if n.count("[") > 1 or "." in n or "['" in n or "output[" in n and e.plain.is_list]
+    return nested[0] if nested else None
+
+
+def nested_input(e: Evidence) -> str | None:
+    region = e.forward
+    if not e.reentrant or region is None or region.takes_grad or not region.nested_grad or not _absent(e):
+        return None
+    names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
+    return next((n for n in names if n.startswith("input ")), "the input")
+
+
+def side_output(e: Evidence) -> str | None:
+    names = [c.name for c in _flags(e) if not c.name.startswith("output")]
+    return names[0] if names else None
+
+
+def no_input(e: Evidence) -> str | None:
+    region = e.forward
+    if not e.reentrant or region is None or region.takes_grad or region.nested_grad:
+        return None
+    return "" if _absent(e) or _flags(e) or "does not require grad and does not have a grad_fn" in e.error else None
+
+
+def moved(e: Evidence, name: str) -> str | None:
+    return "" if any(c.name == _RANDOM + name for c in e.entered) else None
+
+
+def own_generator(e: Evidence) -> str | None:
+    names = [c.name for c in e.entered if c.kind == GENERATOR and not c.name.startswith(_RANDOM)]
+    return names[0] if names else None
+
+
+def not_preserved(e: Evidence) -> str | None:
+    if not any(c.name.startswith((_RANDOM + "PyTorch", _RANDOM + "cuda")) for c in e.entered):
+        return None
+    fork = e.fork
+    op = fork.again if fork is not None else None
+    return str(op) if op is not None else ""
+
+
+def sets_switch(e: Evidence) -> str | None:
+    """A switch of PyTorch that the forward itself leaves set otherwise."""
+    found = e.forward
+    return (
+        None
+        if found is None
+        else next((n for n in e.ambient if n in found.left and found.left[n] != found.ambient[n]), None)
+    )
+
+
+def shared(e: Evidence) -> str | None:
+    """Not what the forward itself has put somewhere, where the recomputation finds it."""
+    grown = any(isinstance(c.before, Extent) or (c.before is None and states.is_tensor(c.after)) for c in e.entered)
+    return None if grown else text("backward through the graph a second time", "after they have already been freed")(e)
+
+
+def context(e: Evidence) -> str | None:
+    names = [n for n in e.ambient if n not in ("grad mode", "functions of subclasses", "inference mode")]
+    return names[0] if names else None
+
+
+def subclass(e: Evidence) -> str | None:
+    if "functions of subclasses" in e.ambient:
+        return str(e.fork) if e.fork else "its functions are switched off"
+    return None
+
+
+def entered(*kinds: str) -> ComputationRule:
+    def rule(e: Evidence) -> str | None:
+        names = [c.name for c in e.entered if c.kind in kinds and c.before is not None]
+        source = e.fork.source if e.fork is not None else ""
+        return source if source in names else (names[0] if names else None)
+
+    return rule
+
+
+def cache(e: Evidence) -> str | None:
+    """What was empty is filled, and the recomputation leaves out the operators that made what is there now."""
+    if e.fork is None or not e.fork.skipped:
+        return None
+    filled: dict[str, list[Change]] = {}
+    for change in e.entered:
+        empty = change.before is None or (isinstance(change.before, Extent) and change.before.count == 0)
+        holds = states.is_tensor(change.after) or isinstance(change.after, (Extent, Made))
+        other = change.kind in (GENERATOR, MODE, ENVIRONMENT, ARGUMENT, PARAMETER) or change.name.startswith(HOOKS)
+        # A module that is made in the first forward is no cache.
+        other = other or (e.again is not None and f"{change.name}.training" in e.again.entry)
+        if empty and holds and not other:
+            filled.setdefault(change.name.split("[")[0], []).append(change)
+    for name, parts in filled.items():
+        tensors = [c.after.hash for c in parts if isinstance(c.after, Digest)]
+        if not tensors or e.fork.skipped.intersection(tensors):
+            return name
+    return None
+
+
+def input_written(e: Evidence) -> str | None:
+    """An input that the forward itself changed."""
+    names = [c.name for c in (*e.entered, *e.written) if c.kind == ARGUMENT and states.is_tensor(c.before)]
+    refused = _LEAF_WRITTEN in e.error and e.reentrant
+    wrote = e.fork is not None or "modified by an inplace operation" in e.error
+    if refused:
+        return names[0] if names else "an input"
+    return names[0] if names and wrote else None
+
+
+def leaf_by_switch(e: Evidence) -> str | None:
+    return "an embedding" if e.target.switch is not None and not e.reentrant and _LEAF_WRITTEN in e.error else None
+
+
+def in_place(e: Evidence) -> str | None:
+    if "modified by an inplace operation" in e.error or "inplace" in e.error:
+        return e.error.split("\n")[0][:160]
+    return None
+
+
+def text(*parts: str) -> ComputationRule:
+    return lambda e: e.error.split("\n")[0][:160] if any(part in e.error for part in parts) else None
+
+
+_FAST = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_nested_tensor", "_addmm_activation")
+
+
+_WITH_FAST_PATH = ("MultiheadAttention", "TransformerEncoderLayer", "TransformerEncoder")
+
+
+def _modes_differ(e: Evidence) -> bool:
+    return e.reentrant and "grad mode" in e.ambient and e.fork is not None
+
+
+def fast_path(e: Evidence) -> str | None:
+    if e.fork is None and e.reentrant and e.again is None and e.forward is not None:
+        return next((str(op) for op in e.forward.ops if any(word in op.name for word in _FAST)), None)
+    if not _modes_differ(e) or e.fork is None:
+        return None
+    op = e.fork.first or e.fork.again
+    if op is None:
+        return None
+    inside = e.kinds.get(op.module, "") in _WITH_FAST_PATH
+    return str(op) if inside or any(word in op.name for word in _FAST) else None
+
+
+def unfilled(e: Evidence) -> str | None:
+    fork = e.fork
+    ran = e.forward.ops if fork is None and e.forward is not None else [fork.again if fork is not None else None]
+    return next((str(op) for op in ran if op is not None and "rrelu" in op.name), None)
+
+
+def kernel_by_mode(e: Evidence) -> str | None:
+    """The same operator of the same operands, or another kernel of the same attention."""
+    if not _modes_differ(e) or e.fork is None:
+        return None
+    ops = [op for op in (e.fork.first, e.fork.again) if op is not None]
+    attention = next((op for op in ops if "_scaled_dot_product" in op.name), None)
+    if e.fork.same_inputs or attention is not None:
+        return str(attention or e.fork.again)
+    return None
+
+
+def grad_mode(e: Evidence) -> str | None:
+    """Another operator runs. The same one with other operands has them from elsewhere."""
+    if not _modes_differ(e) or e.fork is None or e.fork.of_others:
+        return None
+    return str(e.fork)
+
+
+def switch(e: Evidence) -> str | None:
+    outputs = [c.name for c in e.differences if c.kind == "output"]
+    return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None

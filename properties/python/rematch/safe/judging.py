@@ -1,0 +1,386 @@
+"""The runs of one target, plain and checkpointed in every scenario, and the causes where they differ."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
+from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
+from rematch.safe.causes.computations import GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
+from rematch.safe.causes.states import whole
+from rematch.safe.compare import Change, changes, differences, rounding
+from rematch.safe.evidence import watch
+from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
+from rematch.safe.state import ATTRIBUTE
+from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
+from rematch.safe.tape import Tape
+from rematch.safe.verdict import Finding, Verdict
+
+MORE_SEEDS = 8
+"""So many further seeds where the randomness of the host may decide what runs."""
+_ONCE = "only allowed to backward once on any region computed under selective activation checkpoint"
+"""PyTorch says so of policies: no second backward over a retained graph."""
+_PROGRESS_AFTER = 2.0
+
+
+class Judge:
+    """The runs of one target, and what they found."""
+
+    def __init__(
+        self, target: Target, variants: Sequence[Variant], ignore: Sequence[str], seed: int, progress: bool
+    ) -> None:
+        self._target, self._variants, self._ignore, self._seed = target, list(variants), ignore, seed
+        self._progress = progress
+        self._plain: dict[tuple[str, int], Seen] = {}
+        self._known: dict[tuple[Any, ...], list[Finding]] = {}
+        self._begin = time.monotonic()
+        self._leave_out: set[str] = set()
+        self._wrong: list[Variant] = []
+        self.verdict = Verdict(target.name, [], {}, [])
+
+    def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
+        """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        first = self._first()
+        before, verdict = self._random_before, self.verdict
+        host = [
+            name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]
+        ]
+        draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
+        if first.regions:
+            # What it checkpoints inside is judged as it stands.
+            self._variants = [OWN]
+            verdict.not_tried.append(("checkpointing it from outside", "it checkpoints inside; ask for its blocks"))
+            self._find_switch()
+        for variant in self._variants:
+            verdict.tried[variant.name] = []
+            if variant.reentrant and self._target.state.trainable() and not self._behind_frozen():
+                why = "its weights get no gradient then, as PyTorch documents"
+                verdict.not_tried.append(("use_reentrant=True with inputs that require no grad", why))
+        for number, scenario in enumerate(scenarios):
+            self._tell(number, len(scenarios), scenario.name)
+            why = self._left_out(scenario, draws)
+            if why:
+                verdict.not_tried.append((scenario.name, why))
+                continue
+            self._compare(scenario, self._seed)
+        if self._behind_frozen():
+            self._compare(BEHIND_FROZEN, self._seed)
+        if host:
+            self._compare(OTHERS_DRAW, self._seed)
+            for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
+                self._compare(FIRST, seed)
+        self._merge()
+        self._measure()
+        verdict.seconds = time.monotonic() - self._begin
+        return verdict
+
+    def _first(self) -> Seen:
+        target = self._target
+        target.begin(self._seed)
+        seed_all(self._seed)
+        states = random_states()
+        self._random_before = {
+            "torch": states["PyTorch"],
+            "numpy": repr(states["NumPy"][1:3]),
+            "random": states["Python"],
+        }
+        plain = self._plain_run(FIRST, self._seed)
+        if plain.error and len(target.grads) > 1:
+            # An input that is no activation, such as a mask, may not require grad.
+            target.grads = target.grads[:1]
+            self._plain.clear()
+            plain = self._plain_run(FIRST, self._seed)
+        if plain.error:
+            raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
+        again = run(target, FIRST, None, self._seed)
+        apart = differences(plain, again)
+        counts = [c for c in apart if c.kind in (OUTPUT, GRADIENT, "flag", "error")]
+        if counts and target.tape is None and not target.state.unrestored:
+            target.tape = Tape()
+            self._plain.clear()
+            try:
+                repeated = self._first()
+            except RuntimeError:
+                target.tape = None
+            else:
+                self.verdict.notes.append(
+                    "two plain runs repeat each other only where clocks and the randomness of the system are replaced "
+                    "by numbers that repeat, as they are here"
+                )
+                return repeated
+        if counts:
+            raise RuntimeError(
+                f"two plain runs from the same seeds differ, so that nothing can be compared: {counts[0].text}"
+                + self._why_not_repeatable(apart)
+            )
+        self._leave_out = {change.name for change in apart}
+        if target.switch is not None:
+            self._leave_out_switch()
+        for change in apart:
+            self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
+        return plain
+
+    def _behind_frozen(self) -> bool:
+        """Whether the reentrant variant is asked about a target that is partly frozen."""
+        given = self._target.state.tensors().values()
+        frozen = any(isinstance(t, nn.Parameter) and not t.requires_grad for t in given)
+        return frozen and bool(self._target.state.trainable()) and not self._target.asked
+
+    def _find_switch(self) -> None:
+        """Looks for the flag that turns the target's own checkpointing off: what else the flag changes is
+        not part of the plain run then."""
+        target = self._target
+        if target.switch is not None:
+            return
+        for name in flags_that_are_on(target.function):
+            switch = flag_switch(name)
+            target.switch = lambda function, on, turn=switch.turn: None if on else turn(function, False)
+            plain = run(target, FIRST, None, self._seed)
+            if not plain.regions and not plain.error:
+                if not is_named_after_checkpointing(name) and differences(self._plain_run(FIRST, self._seed), plain):
+                    why = (
+                        f"without the attribute {name} it does not, and computes something else; if that is the switch"
+                    )
+                    self.verdict.not_tried.append(
+                        (f"turning its own checkpointing off by {name}", f"{why}, give switch=")
+                    )
+                    continue
+                self._plain.clear()
+                self._leave_out_switch()
+                self.verdict.notes.append(
+                    f"{switch.name} turns its own checkpointing off: the plain runs are without it"
+                )
+                return
+        target.switch = None
+        why = "no flag was found that turns it off; give switch="
+        self.verdict.not_tried.append(("what else its own switch changes", why))
+
+    def _leave_out_switch(self) -> None:
+        """What the switch itself sets is no difference."""
+        target = self._target
+        sides = []
+        for on in (False, True):
+            target.begin(self._seed)
+            if target.switch is not None:
+                target.switch(target.function, on)
+            sides.append(target.state.leaves(copied))
+        self._leave_out |= {change.name for change in changes(sides[0], sides[1])}
+
+    def _why_not_repeatable(self, apart: Sequence[Change]) -> str:
+        moved = [c.text for c in apart if c.kind not in (OUTPUT, GRADIENT, "flag", "error")]
+        lost = self._target.state.unrestored
+        if lost:
+            return (
+                f"; {lost[0]} cannot be put back for the second run: hand over make=, a function that makes the module"
+            )
+        if moved:
+            return f"; {moved[0]}"
+        return (
+            "; it reads a clock, randomness of the system, addresses of objects, or a kernel that is not deterministic"
+        )
+
+    def _left_out(self, scenario: Scenario, draws: bool) -> str:
+        target = self._target
+        if not scenario.preserve_rng_state and draws:
+            return "masks are drawn anew, as PyTorch documents"
+        if not scenario.inputs_require_grad and not target.state.trainable():
+            return "nothing else trains"
+        if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
+            return "the inputs that were handed over require grad"
+        if scenario.only_first_input and len(target.grads) < 2:
+            return "it has one input"
+        if scenario.frozen and len(target.state.trainable()) < 3:
+            return "it has fewer than three parameters"
+        modules = target.state.modules().values()
+        if scenario.eval_parts and not any(has_mode(m) and m.training for m in modules):
+            return "it has none in training mode"
+        if not scenario.train and not any(m.training for m in modules):
+            return "it is in evaluation mode already"
+        return ""
+
+    def _applies(self, scenario: Scenario, variant: Variant) -> bool:
+        if scenario.documented and not variant.reentrant:
+            return False
+        if variant.own:
+            return scenario.preserve_rng_state and not scenario.policy
+        if variant.reentrant and not scenario.reentrant:
+            return False
+        return not (set(scenario.options()) & set(variant.options))
+
+    def _compare(self, scenario: Scenario, seed: int) -> None:
+        plain = self._plain_run(scenario, seed)
+        if plain.error:
+            return self.verdict.not_tried.append(
+                (scenario.name, f"fails without checkpointing, too: {plain.error[:200]}")
+            )
+        if scenario.frozen and not any(plain.flags.values()):
+            return self.verdict.not_tried.append((scenario.name, "no parameter that is left trains"))
+        for variant in self._variants:
+            if not self._applies(scenario, variant):
+                continue
+            seen = run(self._target, scenario, variant, seed)
+            self.verdict.regions = max(self.verdict.regions, seen.regions)
+            if variant.own and not seen.regions and not seen.error:
+                what = "checkpoint() is called in training mode only"
+                self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
+            tried = self.verdict.tried[variant.name]
+            if scenario.name not in tried:
+                tried.append(scenario.name)
+            found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            if found and seen.reentrant and not seen.error:
+                found = self._beyond_rounding(scenario, variant, seed, found)
+            if found and seen.error and (scenario.policy or _ONCE in seen.error):
+                self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
+                continue
+            dropped = [c for c in found if self._target.switch is not None and c.kind == OUTPUT and c.after is None]
+            if dropped:
+                name = dropped[0].name.split(",")[0]
+                self._remark(SWITCH_DROPS, name, f"{name} is not returned", scenario)
+            found = [c for c in found if c not in dropped]
+            if found:
+                self._explain(scenario, variant, seed, plain, found)
+        return None
+
+    def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
+        """Without what is the same in float64."""
+        computed = [c.before.dtype for c in found if isinstance(c.before, Tensor) and c.before.is_floating_point()]
+        if not computed:
+            return found
+        eps = max(torch.finfo(dtype).eps for dtype in (*computed, *([torch.bfloat16] if scenario.autocast else [])))
+        wide = [run(self._target, scenario, kind, seed, in_float64=True) for kind in (None, variant)]
+        same = [] if any(seen.error for seen in wide) else rounding(found, wide[0], wide[1], eps)
+        return [change for change in found if change not in same]
+
+    def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
+        special = bool(scenario.policy or scenario.offload)
+        if not special and any(change.kind in COMPUTED for change in found):
+            self._wrong.append(variant)
+        signature = (variant.name, *sorted({c.name.split(",")[0] for c in found}))
+        if signature not in self._known:
+            evidence = watch(self._target, scenario, variant, seed, plain, found)
+            evidence.right_otherwise = special and variant not in self._wrong
+            self._known[signature] = [self._add(d) for d in diagnose(evidence)]
+        for finding in self._known[signature]:
+            if (variant, scenario) not in finding.shown:
+                finding.shown.append((variant, scenario))
+
+    def _add(self, diagnosis: Diagnosis) -> Finding:
+        first, *rest = diagnosis.explains
+        for finding in self.verdict.findings:
+            # What a computation is about reads otherwise in every scenario.
+            same = diagnosis.cause in OF_COMPUTATIONS or "{name}" not in diagnosis.cause.says
+            same = same or whole(diagnosis.about) in map(whole, (finding.about, *finding.more))
+            if finding.cause is diagnosis.cause and same:
+                if first.kind in COMPUTED and not finding.computed:
+                    # A wrong gradient says more than the state that it comes from.
+                    finding.more.insert(0, finding.what)
+                    finding.what, finding.since, finding.computed = first.text, diagnosis.detail, True
+                return finding
+        names = dict.fromkeys(c.name for c in rest if c.name != first.name)
+        finding = Finding(
+            diagnosis.cause,
+            diagnosis.about,
+            diagnosis.says,
+            first.text,
+            diagnosis.detail,
+            diagnosis.advice,
+            [],
+            list(names),
+            first.kind in COMPUTED,
+        )
+        self.verdict.findings.append(finding)
+        return finding
+
+    def _remark(self, cause: Cause, about: str, what: str, scenario: Scenario) -> None:
+        for old in self.verdict.findings:
+            if old.cause is cause and old.about == about:
+                old.shown.append((OWN, scenario))
+                return
+        finding = Finding(cause, about, cause.says.format(name=about), what, "", cause.advice, [(OWN, scenario)])
+        finding.remark = True
+        self.verdict.findings.append(finding)
+
+    def _accepted(self, change: Change) -> bool:
+        if self._target.switch is not None and change.kind == "flag" and change.after:
+            # Switches make embeddings require grad, for the reentrant variant.
+            return True
+        if self._target.switch is not None and change.before is None and change.kind == ATTRIBUTE:
+            # What the code behind the switch notes for itself.
+            return True
+        return any(fnmatch(text, p) for p in self._ignore for text in (change.name, f"{change.kind} {change.name}"))
+
+    def _plain_run(self, scenario: Scenario, seed: int) -> Seen:
+        key = scenario.plain or scenario.name, seed
+        if key not in self._plain:
+            self._plain[key] = run(self._target, scenario, None, seed)
+        return self._plain[key]
+
+    def _merge(self) -> None:
+        """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
+        other ways in other scenarios."""
+        findings = self.verdict.findings
+        states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
+        for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE)]:
+            owner = next((f for f in states if set(vague.variants) <= set(f.variants)), None)
+            if owner is not None:
+                owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
+                if not owner.computed:
+                    owner.more.insert(0, owner.what)
+                    owner.what, owner.since, owner.computed = vague.what, vague.since, vague.computed
+                findings.remove(vague)
+
+    def _measure(self) -> None:
+        model = self._target.function
+        if self._variants == [OWN] and isinstance(model, nn.Module):
+            wrapped = Wrapped(model)
+            with noting_calls(model) as called:
+                run(self._target, FIRST, OWN, self._seed, wrapped)
+            # What this batch does not reach, such as a tower for images, is not held against the switch.
+            reached = [name for name in repeated_children(model) if name in called]
+            missed = [name for name in reached if not (wrapped.has(name) or wrapped.wraps_within(name))]
+            if wrapped.names and missed:
+                what = f"only {_list(wrapped.names)} are checkpointed"
+                self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
+            self._look_at_names(model)
+        saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
+        for variant in self._variants:
+            seen = run(self._target, FIRST, variant, self._seed, count_saved=True)
+            if not seen.error:
+                saved[variant.name] = seen.saved
+        self.verdict.saved = saved
+
+    def _look_at_names(self, model: nn.Module) -> None:
+        """Parameters are looked up by name: what wraps must not rename them."""
+        self._target.begin(self._seed)
+        if self._target.switch is not None:
+            self._target.switch(model, True)
+        kept = model.state_dict().keys()
+        other = [name for name, _ in model.named_parameters(remove_duplicate=False) if name not in kept]
+        if other:
+            what = f"{len(other)} names of parameters are in named_parameters() alone"
+            self._remark(NAMES, other[0], what, FIRST)
+
+    def _tell(self, number: int, count: int, name: str) -> None:
+        passed = time.monotonic() - self._begin
+        if self._progress and passed > _PROGRESS_AFTER and number:
+            rest = passed / number * (count - number)
+            print(
+                f"\r{self._target.name}: {number} of {count} scenarios, about {rest:.0f} s left: {name}\x1b[K",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
+        if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

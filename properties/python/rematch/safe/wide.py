@@ -1,0 +1,61 @@
+"""Runs in float64, which tell rounding from other differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import _engine_run_backward
+from torch.nn.parameter import is_lazy
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+_TO = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_METHODS = {Tensor.float: Tensor.double, Tensor.cfloat: Tensor.cdouble}
+
+
+def widened(t: Tensor) -> Tensor:
+    """A floating tensor in float64, a complex one in complex128; others as they are."""
+    if t.is_complex():
+        return t.to(torch.complex128)
+    return t.double() if t.is_floating_point() else t
+
+
+def widen(tensors: Iterable[Tensor]) -> None:
+    """The same for leaves where they are."""
+    for t in tensors:
+        if t.is_leaf and not is_lazy(t):
+            t.data = widened(t.data)
+
+
+@contextmanager
+def wide() -> Iterator[None]:
+    """Within, what asks for float32 gets float64. What asks for less gets less, as casts are part of a module.
+
+    Tensor.backward() leaves it, and backward() below does not, so that recomputations are within."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _Wide():
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def backward(loss: Tensor, keep: bool) -> None:
+    """loss.backward(retain_graph=keep), which stays within wide()."""
+    ones = (torch.ones_like(loss),)
+    _engine_run_backward((loss,), ones, keep, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+class _Wide(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = tree_map(_dtype, (args, kwargs or {}))
+        return _METHODS.get(func, func)(*args, **kwargs)
+
+
+def _dtype(value: Any) -> Any:
+    return _TO.get(value, value) if isinstance(value, torch.dtype) else value
