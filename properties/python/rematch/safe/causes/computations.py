@@ -163,7 +163,7 @@ NOT_CHECKPOINTED = Cause(
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
-    (OFFLOADED, lambda e: "an input" if e.scenario.offload and e.right_otherwise and e.fork is not None else None),
+    (OFFLOADED, rules.offloaded),
     (DETACHED_OUTPUT, rules.detached_output),
     (NESTED_OUTPUT, rules.nested_output),
     (SIDE_OUTPUT, rules.side_output),

@@ -7,7 +7,7 @@ from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import Digest, Evidence
-from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, Extent, Made
+from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG, Extent, Made
 
 _RANDOM = "the random state of "
 _LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"
@@ -146,6 +146,12 @@ def input_written(e: Evidence) -> str | None:
     if refused:
         return names[0] if names else "an input"
     return names[0] if names and wrote else None
+
+
+def offloaded(e: Evidence) -> str | None:
+    """Not what gets lost with the tensor that hooks exchange."""
+    lost = any(c.kind == TAG for c in e.entered)
+    return "an input" if e.scenario.offload and e.right_otherwise and e.fork is not None and not lost else None
 
 
 def leaf_by_switch(e: Evidence) -> str | None:
