@@ -131,6 +131,10 @@ def help_of(command, known={}):
     if command not in known and os.path.lexists(Path(REMATCH).parent / f"rematch-{command}"):
         # A program beside it, whose options are its own.
         known[command] = Anything()
+    package = ROOT / "properties/python/rematch"
+    if command not in known and any((folder / command).is_dir() for folder in (package, package / "frameworks")):
+        # In Python; its help would take the import of PyTorch.
+        known[command] = Anything()
     if command not in known:
         ran = subprocess.run([REMATCH, command, "--help"], capture_output=True, text=True, timeout=60)
         known[command] = ran.stdout if ran.returncode == 0 else None

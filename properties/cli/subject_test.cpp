@@ -57,6 +57,18 @@ TEST_CASE("a hunt through two pipes gives the record hash of the hunt without") 
   CHECK(Json::parse(here.out)["record_hash"] == Json::parse(there.out)["record_hash"]);
 }
 
+TEST_CASE("the path of a program is a subject, and the same one as its command line") {
+  const ScratchFolder folder;
+  folder.write("my programs/subject",
+               "#!/bin/sh\nexec " + kServe.substr(1, kServe.size() - 2) + "\n");
+  fs::permissions(folder.path() / "my programs/subject", fs::perms::owner_all);
+  const std::string hunt = "check --cases 60 --no-regressions --json --subject ";
+  const Outcome path = run(hunt + "'my programs/subject'", folder.path());
+  CHECK(path.status == 0);
+  CHECK(Json::parse(path.out)["record_hash"] ==
+        Json::parse(run(hunt + "engine", folder.path()).out)["record_hash"]);
+}
+
 TEST_CASE("what the profile knows is counted, and does not fail a check or a replay") {
   const ScratchFolder folder;
   // What moves on twice is read by later forwards.
@@ -189,7 +201,8 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
     CHECK(contains(o.out, message));
   };
   refused("'no-such-program at all'", "exit status 127");
-  refused("nobody", "no subject is named \"nobody\" (`rematch subjects` lists them; a command");
+  refused("nobody",
+          "no subject is named \"nobody\" (`rematch subjects` lists them; a path, or a command");
   refused("pytorch:both", "no subject is named \"pytorch:both\"");
   refused("mine.py", "FILE.py:FUNCTION, such as mine.py:my_checkpoint");
   refused("engine --python python3", "--python has no effect on engine");

@@ -1,13 +1,17 @@
 #include "properties/hunt/registry.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <stdexcept>
 #include <utility>
 
 #include "properties/case/nearest.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/frameworks.h"
+#include "properties/subjects/child_process.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -30,6 +34,14 @@ const Added* find_added(std::string_view name) {
   const auto found = std::find_if(added().begin(), added().end(),
                                   [&](const Added& subject) { return subject.name == name; });
   return found == added().end() ? nullptr : &*found;
+}
+
+/// Whether it is the path of a file that can be run, "./my_subject".
+bool is_program(std::string_view name) {
+  std::error_code ignored;
+  return name.find('/') != std::string_view::npos &&
+         std::filesystem::is_regular_file(name, ignored) &&
+         ::access(std::string(name).c_str(), X_OK) == 0;
 }
 
 /// A process, with advice where it was started with a Python that lacks something.
@@ -59,6 +71,7 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
     }
   }
   std::optional<std::string> command = framework_command(name, python);
+  if (!command && is_program(name)) command = shell_word(std::string(name));
   if (!command && name.find(' ') != std::string_view::npos) command = name;
   if (command && device != Device::cpu) {
     throw std::invalid_argument("[subject] --device is for subjects of this process; \"" +
@@ -71,8 +84,8 @@ std::unique_ptr<Subject> make_subject(std::string_view name, Device device, Proc
       did_you_mean(name, subject_names()) +
       (is_script ? " (a checkpoint() function of your own is named FILE.py:FUNCTION, such as "
                    "mine.py:my_checkpoint)"
-                 : " (`rematch subjects` lists them; a command of two words or more is started as "
-                   "a process)"));
+                 : " (`rematch subjects` lists them; a path, or a command of two words or more, is "
+                   "started as a process)"));
 }
 
 std::vector<std::string> subject_names() {

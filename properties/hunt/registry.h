@@ -13,8 +13,9 @@
 namespace rematch {
 
 /// A new subject by name: "engine", "engine:R1" for the engine with fault R1, one that was added,
-/// a framework or a function that `python` runs (framework_command()), or a command line of at
-/// least two words, whose process is judged (properties/subjects/PROTOCOL.md). Throws
+/// a framework or a function that `python` runs (framework_command()), the path of a
+/// program, or a command line of at least two words, whose process is judged
+/// (properties/subjects/PROTOCOL.md). Throws
 /// std::invalid_argument that names the nearest, SubjectBroken for a process that does not say
 /// hello, and cuda::DeviceError where there is no such device.
 std::unique_ptr<Subject> make_subject(std::string_view name, Device device = Device::cpu,

@@ -91,9 +91,6 @@ def _subject(what: str, arguments: list[str]) -> Subject:
         return subject_at(what, arguments)
     except ImportError as error:
         _refuse(f"{what}: what it needs cannot be loaded: {error}")
-    except SystemExit as ended:
-        # Of those that say what is wrong.
-        _refuse(ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
 
 
 def _serve(what: str, options: list[str]) -> None:
@@ -124,7 +121,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             _refuse(f"{what} needs PyTorch in this Python: {error}")
         return module.main(options)
     if what in FRAMEWORKS or ":" in what:
-        return _serve(what, options)
+        try:
+            return _serve(what, options)
+        except SystemExit as ended:
+            # Those that say what is wrong have no status of their own.
+            _refuse(ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
     if found := program():
         return become(found, words)
     if what == "--version":

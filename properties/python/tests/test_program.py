@@ -151,3 +151,11 @@ def test_both_spellings_know_the_same_commands():
 
 def test_what_cannot_be_started_is_wrong_usage(capsys):
     assert "has no nothing" in refused(capsys, f"{__file__}:nothing")
+
+
+def test_a_subject_that_nobody_talks_to_says_what_it_is():
+    pytest.importorskip("torch")
+    started = [sys.executable, "-m", "rematch", f"{__file__}:add"]
+    ran = subprocess.run(started, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 2
+    assert "is a subject of the harness" in ran.stderr
