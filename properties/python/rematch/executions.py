@@ -24,6 +24,7 @@ _SKIPPED = tuple(
     f"aten::{name}" for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view")
 )
 """They make nothing yet, or no other value; a forward finds some of its casts in autocast's cache."""
+_ALL = 1 << 30
 _FIRST = ("attention", "rnn", "batch_norm")
 """Their other results may be reserved space, which holds anything."""
 
@@ -46,7 +47,8 @@ class Noted:
     """A fingerprint, and the elements that are kept: all of them, or some at equal distances."""
 
     entry: Entry
-    print: Tensor
+    print: Tensor | None
+    """Taken with others when the region is over, where all elements are kept."""
     kept: Tensor
     stride: int
 
@@ -79,10 +81,14 @@ class Execution:
     def close(self, fingerprints: Fingerprints) -> None:
         """Puts the fingerprints of results, states and written buffers together, in this order."""
         self.wrote = {name: fingerprints.of(flattened(t)) for name, t in self.buffers.items()}
-        noted = [n.print for n in (*self.results, *self.reads.values())] + list(self.wrote.values())
-        if noted:
-            device = next((p.device for p in noted if p.device.type != "cpu"), noted[0].device)
-            self.prints = torch.stack([p.to(device, non_blocking=True) for p in noted])
+        noted = [*self.results, *self.reads.values()]
+        later = [n for n in noted if n.print is None]
+        for n, taken in zip(later, fingerprints.of_all([n.kept for n in later]), strict=True):
+            n.print = taken
+        prints = [n.print for n in noted if n.print is not None] + list(self.wrote.values())
+        if prints:
+            device = next((p.device for p in prints if p.device.type != "cpu"), prints[0].device)
+            self.prints = torch.stack([p.to(device, non_blocking=True) for p in prints])
         self.names, self.buffers = {}, {}
 
 
@@ -149,7 +155,7 @@ class Operators(TorchDispatchMode):
     """Notes what operators compute, for all executions under way in this thread."""
 
     supports_higher_order_operators = True
-    _known: dict[Any, tuple[str, bool, bool]] = {}
+    _known: dict[Any, tuple[str, int, bool]] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -166,7 +172,7 @@ class Operators(TorchDispatchMode):
         known = self._known.get(func)
         if known is None:
             known = self._known[func] = _known(func)
-        text, computes, draws = known
+        text, results, draws = known
         place: tuple[str, nn.Module | None] | None = ("", None)
         try:
             place = self._modules.at(sys._getframe(), self.executions[-1].around)
@@ -177,7 +183,7 @@ class Operators(TorchDispatchMode):
         result = func(*args, **kwargs)
         if place is not None:
             try:
-                self._made(text, place, computes, draws, _tensors((result,)))
+                self._made(text, place, results, draws, _tensors((result,)))
             except Exception as error:
                 self._unseen(f"what {text} computes: {type(error).__name__}: {error}")
         return result
@@ -197,8 +203,7 @@ class Operators(TorchDispatchMode):
                     if name in self._modules.buffers:
                         execution.buffers[name] = t
 
-    def _made(self, text: str, place: Any, computes: bool, draws: bool, tensors: Iterable[Tensor]) -> None:
-        only_first = any(name in text for name in _FIRST)
+    def _made(self, text: str, place: Any, results: int, draws: bool, tensors: Iterable[Tensor]) -> None:
         for number, t in enumerate(tensors):
             if type(t) not in _PLAIN:
                 self._unseen(f"tensors of the class {type(t).__name__}, as {text} makes them")
@@ -206,7 +211,7 @@ class Operators(TorchDispatchMode):
             begins = t.data_ptr()
             for execution in self.executions:
                 execution.names.setdefault(begins, "")
-            if computes and not (number and only_first):
+            if number < results:
                 exact = t.device.type == "cpu"
                 noted = self._note(Entry(place[0], text, number, t.shape, t.dtype, draws, exact), t)
                 for execution in self.executions:
@@ -216,8 +221,9 @@ class Operators(TorchDispatchMode):
         with torch._C._DisableTorchDispatch():
             flat = flattened(t)
             stride = max(1, -(-flat.numel() * flat.element_size() // self._keep))
-            kept = flat.clone() if stride == 1 else flat[::stride].clone()
-            return Noted(entry, self._fingerprints.of(flat), kept, stride)
+            if stride == 1:
+                return Noted(entry, None, flat.clone(), 1)
+            return Noted(entry, self._fingerprints.of(flat), flat[::stride].clone(), stride)
 
 
 _kinds: dict[type, tuple[bool, bool]] = {}
@@ -237,10 +243,12 @@ def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def _known(func: Any) -> tuple[str, bool, bool]:
-    """The operator's name, whether its results are values that it computed, and whether it draws random numbers."""
+def _known(func: Any) -> tuple[str, int, bool]:
+    """The operator's name, how many of its results are values that it computed, and whether it draws random numbers."""
     schema = getattr(func, "_schema", None)
     if schema is None:
-        return str(func), True, False
-    computes = not func.is_view and not schema.name.startswith(_SKIPPED)
-    return str(func).removesuffix(".default"), computes, torch.Tag.nondeterministic_seeded in func.tags
+        return str(func), _ALL, False
+    results = 0 if func.is_view or schema.name.startswith(_SKIPPED) else _ALL
+    if any(name in schema.name for name in _FIRST):
+        results = min(results, 1)
+    return str(func).removesuffix(".default"), results, torch.Tag.nondeterministic_seeded in func.tags

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import torch
 from torch import Tensor
 
 COLUMNS = 1024
 """A long tensor is laid out in rows of so many words."""
-SHORT = 4 * COLUMNS
+SHORT = 8 * COLUMNS
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -21,6 +23,7 @@ class Fingerprints:
 
     def __init__(self) -> None:
         self._weights: dict[torch.device, Tensor] = {}
+        self._parts: dict[tuple[torch.device, int], Tensor] = {}
 
     def of(self, flat: Tensor) -> Tensor:
         """An int64 without dimensions on the device of `flat`, which flattened() has made."""
@@ -29,9 +32,31 @@ class Fingerprints:
             rows = words.numel() // COLUMNS
             grid = words[: rows * COLUMNS].view(rows, COLUMNS)
             words = torch.cat((grid.sum(0), grid.sum(1), words[rows * COLUMNS :].to(torch.int64)))
-        return (words * self._for(flat.device)[: words.numel()]).sum()
+        return (words * self._for(flat.device, words.numel())).sum()
 
-    def _for(self, device: torch.device) -> Tensor:
+    def of_all(self, flats: list[Tensor]) -> list[Tensor]:
+        """Those of many, each as of() has it: short ones of one length at once."""
+        found: list[Tensor | None] = [None] * len(flats)
+        alike: dict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
+        for i, flat in enumerate(flats):
+            words = _words(flat)
+            if words.numel() > SHORT:
+                found[i] = self.of(flat)
+            else:
+                alike[words.device, words.dtype, words.numel()].append((i, words))
+        for (device, _, count), those in alike.items():
+            sums = (torch.stack([words for _, words in those]) * self._for(device, count)).sum(1)
+            for (i, _), one in zip(those, sums.unbind(), strict=True):
+                found[i] = one
+        return found  # type: ignore[return-value]
+
+    def _for(self, device: torch.device, count: int) -> Tensor:
+        known = self._parts.get((device, count))
+        if known is None:
+            known = self._parts[device, count] = self._all(device)[:count]
+        return known
+
+    def _all(self, device: torch.device) -> Tensor:
         if device not in self._weights:
             # A generator of its own: random states of the training stay as they are.
             own = torch.Generator("cpu").manual_seed(1)

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rematch.fingerprint import SHORT, Fingerprints, flattened  # noqa: E402
+from rematch.fingerprint import COLUMNS, SHORT, Fingerprints, flattened  # noqa: E402
 
 DTYPES = [torch.bool, torch.uint8, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.int32]
 DTYPES += [torch.float32, torch.int64, torch.float64, torch.complex64, torch.complex128]
@@ -34,7 +34,7 @@ def test_every_changed_element_shows(size, dtype):
 
 
 def test_every_changed_element_of_a_sum_of_sums_shows():
-    t = torch.arange(SHORT * SHORT // 3)
+    t = torch.arange(SHORT * COLUMNS)
     before = of(t)
     for place in (0, 1, len(t) // 2, len(t) - 1):
         t[place] += 1
@@ -46,7 +46,8 @@ def test_every_changed_element_of_a_sum_of_sums_shows():
 @pytest.mark.parametrize("size", SIZES[1:])
 def test_two_elements_that_change_places_show(size):
     t = torch.arange(size, dtype=torch.int32)
-    for a, b in ((0, 1), (0, size - 1), (size // 2, size // 3)):
+    # The last pair stands in one column.
+    for a, b in ((0, 1), (0, size - 1), (size // 2, size // 3), (1, min(1 + 4 * COLUMNS, size - 1))):
         changed = t.clone()
         changed[a], changed[b] = t[b].clone(), t[a].clone()
         assert of(changed) != of(t)
@@ -66,6 +67,12 @@ def test_layout_and_place_in_memory_do_not_show():
     z = torch.randn(6, dtype=torch.complex64)
     assert of(z.conj()) == of(z.conj().resolve_conj()) and of(z.conj().imag) == of(-z.imag)
     assert of(torch.empty(0, 3)) == 0
+
+
+def test_many_have_the_fingerprints_that_each_has_alone():
+    each = [numbers(size, dtype) for size in SIZES for dtype in DTYPES for _ in range(2)]
+    flat = [flattened(t) for t in each]
+    assert [int(one) for one in Fingerprints().of_all(flat)] == [of(t) for t in each]
 
 
 def test_it_takes_no_random_numbers():

@@ -148,6 +148,22 @@ def test_a_state_is_compared_even_if_no_result_shows_it():
     assert "inner: aten.native_batch_norm reads another inner.running_mean" in str(watch.findings[0])
 
 
+@VARIANTS
+def test_an_operator_that_the_recomputation_alone_runs_is_named(reentrant):
+    class Turns(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x.sin() if self.calls % 2 else x.cos()
+
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Turns()), reentrant)
+    with silent(model) as watch, library.set_checkpoint_early_stop(False):
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert places(watch) == [("inner.1", "aten.cos")]
+    assert "inner.1: aten.cos runs in the recomputation only" in str(watch.findings[0])
+
+
 def run_three_steps(place, make, reentrant):
     """The findings of a module of the catalogue of safe, and how many recomputations were compared."""
     torch.manual_seed(0)
