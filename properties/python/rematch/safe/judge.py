@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rematch.safe.judging import Judge
 from rematch.safe.run import Target
-from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, Variant
+from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
 from rematch.safe.verdict import Verdict
 
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
@@ -32,6 +32,7 @@ def judge(
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     seed: int = 0,
     own: bool = False,
+    compile: Backend | None = None,
     progress: bool = False,
 ) -> Verdict:
     """Says whether checkpointing changes what `target` computes, why, and what it saves.
@@ -45,7 +46,8 @@ def judge(
     "buffer *running*". `loss`: makes a scalar of what the target returns; a weighted sum of all
     outputs otherwise. `switch`: called with the target and True or False turns its own checkpointing
     on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
-    that of a caller is. `own`: only what the target checkpoints inside is judged.
+    that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
+    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
@@ -59,7 +61,8 @@ def judge(
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
     subject = Target(target, args, kwargs or {}, make, loss, switch, within)
     with _kept(subject):
-        return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge()
+        scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
+        return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge(scenarios)
 
 
 def _variants(

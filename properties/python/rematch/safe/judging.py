@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
-from rematch.safe.causes.computations import GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
+from rematch.safe.causes.computations import COMPILED, GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
 from rematch.safe.causes.states import whole
 from rematch.safe.compare import Change, changes, differences, rounding
 from rematch.safe.evidence import watch
@@ -44,6 +44,7 @@ class Judge:
         self._begin = time.monotonic()
         self._leave_out: set[str] = set()
         self._wrong: list[Variant] = []
+        self._differs: dict[str, set[str]] = {}
         self.verdict = Verdict(target.name, [], {}, [])
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
@@ -245,9 +246,22 @@ class Judge:
                 name = dropped[0].name.split(",")[0]
                 self._remark(SWITCH_DROPS, name, f"{name} is not returned", scenario)
             found = [c for c in found if c not in dropped]
-            if found:
+            if scenario is FIRST and seed == self._seed:
+                self._differs[variant.name] = {change.name for change in found}
+            if found and scenario.compiled:
+                self._blame_compiler(scenario, variant, found)
+            elif found:
                 self._explain(scenario, variant, seed, plain, found)
         return None
+
+    def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
+        """Of what differs when it is compiled, only that which does not without."""
+        alone = [change for change in found if change.name not in self._differs.get(variant.name, ())]
+        for finding in self.verdict.findings if len(alone) < len(found) else ():
+            if any(by is FIRST and kind is variant for kind, by in finding.shown):
+                finding.shown.append((variant, scenario))
+        if alone:
+            self._add(Diagnosis(COMPILED, "", tuple(alone), "")).shown.append((variant, scenario))
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""

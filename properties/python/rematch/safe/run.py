@@ -96,10 +96,11 @@ class Target:
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
         for t in self._given().values():
-            # What a caller has hung on a tensor comes with it.
-            for part in State({"": dict(t.__dict__)}).tensors().values():
+            # What a caller has hung on a tensor comes with it; what a subclass has there, the copy has as well.
+            hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
+            for part in State({"": hung}).tensors().values():
                 memo.setdefault(id(part), part.detach().clone())
-            memo[id(t)].__dict__.update(copy.deepcopy(t.__dict__, memo))
+            memo[id(t)].__dict__.update(copy.deepcopy(hung, memo))
         return copy.deepcopy(list(self.args), memo), copy.deepcopy(self.kwargs, memo), leaves
 
     def _arguments(self) -> dict[str, Any]:
@@ -303,6 +304,12 @@ class _Step:
                 loss.backward(retain_graph=keep)
 
     def _call(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        if not self._scenario.compiled:
+            return self._checkpointed(*args, **kwargs)
+        torch.compiler.reset()
+        return torch.compile(self._checkpointed, backend=self._scenario.compiled)(*args, **kwargs)
+
+    def _checkpointed(self, *args: Any, **kwargs: Any) -> Any:
         variant, function = self._variant, self._target.function
         if variant is None or variant.own:
             return function(*args, **kwargs)

@@ -15,6 +15,9 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
 from rematch.frameworks.pytorch.operators import POLICIES
 
+Backend = str | Callable[..., Any]
+"""What torch.compile(backend=) takes."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -45,6 +48,8 @@ class Scenario:
     autocast: bool = False
     offload: bool = False
     policy: str = ""
+    compiled: Backend = ""
+    """The backend of torch.compile() that compiles the target with its checkpoint; empty: none."""
     backwards: int = 1
     microbatches: int = 1
     steps: int = 1
@@ -145,6 +150,12 @@ SCENARIOS = (
     _AS_FIRST("a policy that keeps every second operator", policy="every second call", reentrant=False),
     _AS_FIRST("a policy that keeps half of the operators", policy="subset 1", reentrant=False),
 )
+
+
+def compiled_by(backend: Backend) -> Scenario:
+    """A training step of what a backend of torch.compile() makes of the target, plain and checkpointed."""
+    return Scenario(f"compiled by {getattr(backend, '__name__', backend)}", compiled=backend, reentrant=False)
+
 
 OTHERS_DRAW = Scenario("others draw between forward and backward", others_draw=True)
 """For modules that move the generators of Python or NumPy."""

@@ -160,6 +160,12 @@ NOT_CHECKPOINTED = Cause(
     "kinds of blocks alone.",
 )
 
+COMPILED = Cause(
+    "compiler",
+    "Compiled, it computes something else when it is checkpointed; not compiled, it does not",
+    "Compile it without the checkpoint, or checkpoint what is not compiled; PyTorch's tracker is the place to tell.",
+)
+
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
