@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import json
+import os
 import random
 import time
 
@@ -554,3 +555,23 @@ def test_wrappers_that_rename_parameters_are_remarked_of_a_model():
     verdict = judge_model(nn.Sequential(nn.Linear(4, 4), *blocks), X)
     assert verdict.safe and verdict.headline().endswith("see the remarks")
     assert "1._checkpoint_wrapped_module.0.weight" in str(verdict)
+
+
+class RoundsAtRandom(torch.autograd.Function):
+    """Under autocast its gradient is never the same."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.cast = torch.is_autocast_enabled("cpu")
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (1 + int.from_bytes(os.urandom(4), "big") / 2**32) if ctx.cast else gradient
+
+
+def test_what_two_plain_runs_of_a_situation_do_not_agree_on_is_not_held_against_a_module():
+    block = nn.Linear(4, 4)
+    verdict = judge(lambda x: RoundsAtRandom.apply(block(x)), X)
+    assert verdict.safe, verdict
+    assert ("gradient of block.weight, autocast to bfloat16", "it differs between two plain runs") in verdict.not_tried

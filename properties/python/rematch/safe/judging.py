@@ -248,6 +248,8 @@ class Judge:
             found = [c for c in found if c not in dropped]
             if scenario is FIRST and seed == self._seed:
                 self._differs[variant.name] = {change.name for change in found}
+            elif found and not seen.error and not scenario.compiled:
+                found = self._repeatable(scenario, seed, plain, found)
             if found and scenario.compiled:
                 self._blame_compiler(scenario, variant, found)
             elif found:
@@ -272,6 +274,16 @@ class Judge:
         wide = [run(self._target, scenario, kind, seed, in_float64=True) for kind in (None, variant)]
         same = [] if any(seen.error for seen in wide) else rounding(found, wide[0], wide[1], eps)
         return [change for change in found if change not in same]
+
+    def _repeatable(self, scenario: Scenario, seed: int, plain: Seen, found: list[Change]) -> list[Change]:
+        """Those that two plain runs of the scenario agree on: it may use kernels that the first one does not."""
+        key = f"{scenario.plain or scenario.name}, again", seed
+        if key not in self._plain:
+            self._plain[key] = run(self._target, scenario, None, seed)
+        apart = {change.name for change in differences(plain, self._plain[key], (), 0)}
+        for name in apart & {change.name for change in found}:
+            self.verdict.not_tried.append((f"{name}, {scenario.name}", "it differs between two plain runs"))
+        return [change for change in found if change.name not in apart]
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
         special = bool(scenario.policy or scenario.offload)
