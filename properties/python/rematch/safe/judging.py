@@ -280,7 +280,7 @@ class Judge:
         key = f"{scenario.plain or scenario.name}, again", seed
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
-        apart = {change.name for change in differences(plain, self._plain[key], (), 0)}
+        apart = {change.name for change in differences(plain, self._plain[key])}
         for name in apart & {change.name for change in found}:
             self.verdict.not_tried.append((f"{name}, {scenario.name}", "it differs between two plain runs"))
         return [change for change in found if change.name not in apart]
