@@ -465,6 +465,19 @@ def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
     assert "safe as far as tried" in verdict.table()
 
 
+class AsksInputForGradients(Stack):
+    """As models for speech do, whose first layers may be frozen."""
+
+    def forward(self, x):
+        x.requires_grad = True
+        return super().forward(x)
+
+
+def test_inputs_of_a_model_need_not_require_grad():
+    verdict = judge_model(AsksInputForGradients(), X)
+    assert verdict.own is not None and verdict.own.safe, verdict
+
+
 def test_blocks_of_a_model_can_be_named():
     verdict = judge_model(Stack(), X, blocks="second.*")
     assert [block.names for block in verdict.blocks] == [["second.0", "second.1"]]

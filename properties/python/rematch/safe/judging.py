@@ -94,9 +94,10 @@ class Judge:
             "random": states["Python"],
         }
         plain = self._plain_run(FIRST, self._seed)
-        if plain.error and len(target.grads) > 1:
-            # An input that is no activation, such as a mask, may not require grad.
-            target.grads = target.grads[:1]
+        own = self._variants == [OWN] and not target.asked
+        while plain.error and len(target.grads) > (0 if own else 1):
+            # An input that is no activation, such as a mask, may not require grad; those of a model need not.
+            target.grads = target.grads[:1] if len(target.grads) > 1 else []
             self._plain.clear()
             plain = self._plain_run(FIRST, self._seed)
         if plain.error:

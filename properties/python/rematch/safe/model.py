@@ -218,13 +218,18 @@ def _one_step(model: nn.Module, args: Any, kwargs: Any, switch: Switch | None) -
         if switch is not None:
             switch.turn(model, True)
         with told(wrapped), torch.enable_grad():
-            model(*args, **kwargs)
+            # A model may ask its inputs for gradients.
+            model(*tree_map(_fresh, args), **tree_map(_fresh, kwargs))
     except Exception as error:
         raise RuntimeError(f"the model fails in a plain step: {type(error).__name__}: {error}") from error
     finally:
         for hook in hooks:
             hook.remove()
     return calls, wrapped.names
+
+
+def _fresh(value: Any) -> Any:
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
 
 
 def _kept(value: Any) -> Any:
