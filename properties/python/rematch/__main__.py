@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -107,6 +109,16 @@ def _serve(what: str, options: list[str]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Raises SystemExit: 2 for a wrong argument, and for what cannot be started; commands have others of their own."""
+    try:
+        _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough, as `head` has. Python would say so once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(128 + signal.SIGPIPE) from None
+
+
+def _run(arguments: Sequence[str] | None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if not words:
         print(_help(), file=sys.stderr)

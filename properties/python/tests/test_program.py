@@ -159,3 +159,13 @@ def test_a_subject_that_nobody_talks_to_says_what_it_is():
     ran = subprocess.run(started, capture_output=True, text=True, timeout=120)
     assert ran.returncode == 2
     assert "is a subject of the harness" in ran.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """`rematch --help | head -0`: the pipe is closed before anything is written."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as pipe:
+        command = [sys.executable, "-m", "rematch", "--help"]
+        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
+    assert (ended.returncode, ended.stderr) == (128 + 13, b"")
