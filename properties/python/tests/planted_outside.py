@@ -182,3 +182,19 @@ class PutsRandomBack(Inner):
         y = (self.inner(x) * random.random()).sin()
         random.setstate(before)
         return y
+
+
+@planted("early-stop")
+class ExchangesWeights(Inner):
+    """Computes with an average of its weights, and takes its own back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.average = torch.randn(4, 4)
+
+    def forward(self, x):
+        own = self.inner.weight.data
+        self.inner.weight.data = self.average
+        y = self.inner(x).tanh()
+        self.inner.weight.data = own
+        return y

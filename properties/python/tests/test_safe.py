@@ -588,3 +588,21 @@ def test_what_two_plain_runs_of_a_situation_do_not_agree_on_is_not_held_against_
     verdict = judge(lambda x: RoundsAtRandom.apply(block(x)), X)
     assert verdict.safe, verdict
     assert ("gradient of block.weight, autocast to bfloat16", "it differs between two plain runs") in verdict.not_tried
+
+
+def test_tensors_that_exchange_their_memory_get_their_own_back():
+    class Exchanges(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            a, b = self.inner.weight, self.other.weight
+            a.data, b.data = b.data, a.data
+            return self.inner(x).tanh() + self.other(x)
+
+    module = Exchanges()
+    before = [(p.data_ptr(), p.detach().clone()) for p in module.parameters()]
+    judge(module, X)
+    for parameter, (address, value) in zip(module.parameters(), before, strict=True):
+        assert parameter.data_ptr() == address and torch.equal(parameter, value)

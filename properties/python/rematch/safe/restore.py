@@ -101,7 +101,7 @@ def tensor_restorer(t: Tensor) -> Restore:
         raise TypeError("an uninitialized parameter gets its shape by the first forward")
     if not t.is_leaf or t.device.type == "meta":
         return lambda: None
-    saved, grad, flag = t.detach().clone(), t.grad, t.requires_grad
+    memory, saved, grad, flag = t.data, t.detach().clone(), t.grad, t.requires_grad
     content = None if grad is None else grad.detach().clone()
     attributes = dict(t.__dict__)
     hooks = {name: dict(getattr(t, name, None) or {}) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
@@ -113,10 +113,12 @@ def tensor_restorer(t: Tensor) -> Restore:
                 now.clear()
                 now.update(kept)
         with torch.no_grad():
-            if t.shape == saved.shape and t.dtype == saved.dtype:
-                t.data.copy_(saved)
-            else:
+            if memory.layout == torch.strided and not _holds(memory):
                 t.data = saved.clone()
+            else:
+                # Another tensor may have lent its memory, as where weights are exchanged.
+                t.data = memory
+                memory.copy_(saved)
             t.requires_grad_(flag)
             t.grad = grad
             if content is not None and grad is not None:
@@ -126,6 +128,12 @@ def tensor_restorer(t: Tensor) -> Restore:
             t.__dict__.update(attributes)
 
     return restore
+
+
+def _holds(t: Tensor) -> bool:
+    """Whether the storage of a tensor is still as large as the tensor needs it."""
+    last = sum((n - 1) * stride for n, stride in zip(t.shape, t.stride(), strict=True))
+    return t.numel() == 0 or t.untyped_storage().nbytes() >= (t.storage_offset() + last + 1) * t.element_size()
 
 
 def object_restorer(value: Any) -> Restore:

@@ -46,8 +46,8 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
     computed = [c for c in evidence.differences if c.kind in COMPUTED]
     kept = [c for c in evidence.differences if c.kind not in COMPUTED]
     if computed and evidence.scenario.steps > 1:
-        # Other gradients make other weights.
-        kept = [c for c in kept if c.kind != PARAMETER]
+        # Other gradients make other weights, and what shares memory with them, or is computed of them.
+        kept = [c for c in kept if c.kind != PARAMETER and not (c.kind == ATTRIBUTE and states.is_tensor(c.before))]
     root: Cause | None = None
     if computed:
         decided = computations.cause_of_computation(evidence)
