@@ -16,8 +16,9 @@ import sound_outside  # noqa: E402, F401
 from rematch.safe import judge  # noqa: E402
 from rematch.safe.causes import CAUSES  # noqa: E402
 
-ONLY_ON_OTHER_DEVICES = {"kernel-by-grad-mode"}
-"""No operator is known that has another kernel without gradients on the CPU and differs by more than rounding."""
+PLANTED_ELSEWHERE = {"kernel-by-grad-mode", "compiler"}
+"""No operator is known that has another kernel without gradients on the CPU and differs by more than rounding;
+test_compiled_step.py has a compiler that is wrong."""
 
 
 def arguments_of(place, make):
@@ -44,7 +45,7 @@ def test_a_sound_module_is_not_accused(make):
 
 
 def test_every_cause_is_planted_somewhere():
-    assert {cause for cause, _ in planted.PLANTED} | ONLY_ON_OTHER_DEVICES == set(CAUSES)
+    assert {cause for cause, _ in planted.PLANTED} | PLANTED_ELSEWHERE == set(CAUSES)
 
 
 def test_there_are_sentences_for_every_cause():
