@@ -132,7 +132,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         except ImportError as error:
             _refuse(f"{what} needs PyTorch in this Python: {error}")
         return module.main(options)
-    if what in FRAMEWORKS or ":" in what:
+    if what in FRAMEWORKS or ":" in what or what.endswith(".py"):
         try:
             return _serve(what, options)
         except SystemExit as ended:

@@ -119,5 +119,5 @@ def test_a_library_that_is_missing_is_a_sentence(start_python, name):
     program = f"import sys; sys.modules[{name!r}] = None\n"
     program += f"from rematch.__main__ import main; main([{name!r}])"
     status, _, err = start_python(program).close()
-    assert status == 1 and "Traceback" not in err
-    assert err.startswith(f"{name}: what it needs cannot be loaded: ")
+    assert status == 2 and "Traceback" not in err
+    assert err.startswith(f"rematch: {name}: what it needs cannot be loaded: ")

@@ -244,7 +244,7 @@ def test_a_script_is_a_subject_by_its_path(start, tmp_path):
 )
 def test_a_name_that_leads_nowhere_ends_with_a_sentence(start, place, says):
     status, out, err = start(sys.executable, "-m", "rematch", place).close()
-    assert status == 1 and out == ""
+    assert status == 2 and out == ""
     assert says in err and "Traceback" not in err
 
 
