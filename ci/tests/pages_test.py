@@ -20,7 +20,7 @@ LONGEST = {
 README_LINES = 120
 SUFFIXES = "h|cpp|cu|py|json|jsonl|md|txt|cmake|yml|sh|sbatch|svg|png"
 # Names that stand for any file.
-STAND_INS = re.compile(r"[A-Z]{3,}|<|\*|^(x|x_test|mine|check|my_\w+|relu|small|layers|case|report|base|new|bytes|page|bug|test_\w+|[abr]\d?|part\d)\.")
+STAND_INS = re.compile(r"[A-Z]{3,}|^ID\.|<|\*|^(x|x_test|mine|check|my_\w+|relu|small|layers|case|report|base|new|bytes|page|bug|test_\w+|[abr]\d?|part\d)\.")
 
 # Files of other projects, and those that a build makes.
 OTHERS = ("/", "build/", "page/", "torch/")
