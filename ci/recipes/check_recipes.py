@@ -14,7 +14,7 @@ OURS = ("ci/test", "ci/check", "ci/compare", "rematch-*.json", "--shard", "remat
 PAGE = (ROOT / "ci/consumer/README.md").read_text()
 COMMANDS = re.findall(r"(?m)-DREMATCH.*=OFF$|--target \S+|--component \S+(?= --prefix)", PAGE)
 THEIRS = ("third_party/rematch/ci/setup", "--junit report.xml", "rematch-*.json", *COMMANDS)
-MODEL = ("third_party/rematch/properties/python", "pytest --rematch-model", "python3 -m rematch plan")
+MODEL = ("./third_party/rematch", "pytest --rematch-model", "rematch plan")
 SAY = {"github-actions.yml": OURS, "gitlab-ci.yml": (*OURS, "junit:"),
        "project-github-actions.yml": THEIRS, "project-gitlab-ci.yml": (*THEIRS, "junit: report.xml"),
        "model-github-actions.yml": MODEL, "model-gitlab-ci.yml": (*MODEL, "junit: report.xml"),
