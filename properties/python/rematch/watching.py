@@ -36,7 +36,7 @@ class Finding:
     """What differed at one place. It is written down once, however often it differs there again."""
 
     step: int
-    """The first step in which it was seen; steps count from 1."""
+    """The first step whose forward it differs from; steps count from 1."""
     rank: int | None
     """That of torch.distributed; None where it is not used."""
     module: str
@@ -141,26 +141,28 @@ class Watch(Regions):
         args, region.args = region.args, ()
         if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
             return None
+        modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
+        try:
+            around = forward.around if forward is not None else (modules.at(sys._getframe(), None) or ("",))[0]
+            execution = Execution(around, region.reentrant)
+            execution.take(modules, (args, region.kwargs))
+        except Exception as error:
+            self._unseen(f"a region: {type(error).__name__}: {error}")
+            return None
         if recomputes:
-            modules, around = region.memory[0], region.memory[1].around
             self._listen()
-        else:
-            modules = self._modules
-            around = (modules.at(sys._getframe(), None) or ("",))[0]
-        execution = Execution(around, region.reentrant)
-        execution.take(modules, (args, region.kwargs))
         mode = self._modes.get(threading.get_ident())
         if mode is None:
             mode = self._modes[threading.get_ident()] = Operators(modules, self._fingerprints, self._keep, self._unseen)
             mode.__enter__()
         mode.executions.append(execution)
-        return region, execution, modules, recomputes
+        return region, execution, (modules, execution, step), recomputes
 
     def end(self, token: Any) -> None:
         """Compares, if a recomputation is over."""
         if token is None:
             return
-        region, execution, modules, recomputes = token
+        region, execution, memory, recomputes = token
         mode = self._modes[threading.get_ident()]
         mode.executions.remove(execution)
         if not mode.executions:
@@ -176,11 +178,11 @@ class Watch(Regions):
                     comparison = compare(region.memory[1], execution)
                     self.compared += 1
                 else:
-                    region.memory = modules, execution
+                    region.memory = memory
         except Exception as error:
             self._unseen(f"a region in {execution.around or 'the model'}: {type(error).__name__}: {error}")
         if comparison is not None and not comparison.same:
-            self._tell(comparison)
+            self._tell(comparison, memory[2])
 
     @staticmethod
     def _ignores(region: Region) -> bool:
@@ -189,10 +191,10 @@ class Watch(Regions):
             return True
         return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
-    def _tell(self, comparison: Comparison) -> None:
+    def _tell(self, comparison: Comparison, step: int) -> None:
         leading = comparison.first or comparison.astray or comparison.states[0]
         element = leading.element if isinstance(leading, Difference) else None
-        finding = Finding(self.steps, _rank(), leading.module, leading.operator, element, comparison)
+        finding = Finding(step, _rank(), leading.module, leading.operator, element, comparison)
         known = next((f for f in self.findings if (f.module, f.operator) == (finding.module, finding.operator)), None)
         if known is None:
             self.findings.append(finding)

@@ -286,6 +286,32 @@ def test_two_forwards_before_a_backward_and_accumulation_are_told_apart(reentran
     assert (watch.compared, watch.findings) == (20, [])
 
 
+@VARIANTS
+def test_a_finding_says_the_step_of_its_forward(reentrant):
+    model = Checkpointed(nn.BatchNorm1d(4), reentrant)
+    with silent(model) as watch:
+        losses = [model(torch.randn(3, 4, requires_grad=True)).sum() for _ in range(3)]
+        losses[1].backward()
+    assert [finding.step for finding in watch.findings] == [2]
+
+
+@pytest.mark.parametrize("broken", ["Execution.take", "Execution.close", "Operators._read", "Operators._made"])
+def test_what_the_watch_cannot_do_is_said_and_training_goes_on(monkeypatch, broken):
+    def fails(*_):
+        raise NotImplementedError("of this kind")
+
+    monkeypatch.setattr(f"rematch.executions.{broken}", fails)
+    torch.manual_seed(1)
+    plain, model = (Transformer(use_reentrant=False) for _ in range(2))
+    model.load_state_dict(plain.state_dict())
+    with rematch.watch(model, 1), pytest.warns(WatchWarning, match="not seen: .*NotImplementedError: of this kind"):
+        torch.manual_seed(2)
+        train(model, 2)
+    torch.manual_seed(2)
+    train(plain, 2)
+    assert all(torch.equal(a, b) for a, b in zip(plain.parameters(), model.parameters(), strict=True))
+
+
 @pytest.mark.parametrize("outer", [True, False])
 @pytest.mark.parametrize("inner", [True, False])
 def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
