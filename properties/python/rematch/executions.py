@@ -162,10 +162,11 @@ class Operators(TorchDispatchMode):
         """Compiled code stays compiled: it would compute other bits if it were not."""
         return True
 
-    def __init__(self, modules: Modules, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
+    def __init__(self, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
         super().__init__()
         self.executions: list[Execution] = []
-        self._modules, self._fingerprints, self._keep, self._unseen = modules, fingerprints, keep, unseen
+        self.modules: Any = None
+        self._fingerprints, self._keep, self._unseen = fingerprints, keep, unseen
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -175,7 +176,7 @@ class Operators(TorchDispatchMode):
         text, results, draws = known
         place: tuple[str, nn.Module | None] | None = ("", None)
         try:
-            place = self._modules.at(sys._getframe(), self.executions[-1].around)
+            place = self.modules.at(sys._getframe(), self.executions[-1].around)
             if place is not None:
                 self._read(text, place, _tensors((*args, *kwargs.values())))
         except Exception as error:
@@ -196,11 +197,11 @@ class Operators(TorchDispatchMode):
             for execution in self.executions:
                 name = execution.names.get(begins)
                 if name is None:
-                    name = execution.names[begins] = self._modules.state(t, place[1], place[0])
+                    name = execution.names[begins] = self.modules.state(t, place[1], place[0])
                 if name and name not in execution.reads:
                     execution.reads[name] = self._note(Entry(place[0], text, 0, t.shape, t.dtype, False, True), t)
                     execution.read_at[name] = len(execution.results)
-                    if name in self._modules.buffers:
+                    if name in self.modules.buffers:
                         execution.buffers[name] = t
 
     def _made(self, text: str, place: Any, results: int, draws: bool, tensors: Iterable[Tensor]) -> None:

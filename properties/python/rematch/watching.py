@@ -18,6 +18,9 @@ from rematch.executions import Entry, Execution, Modules, Operators
 from rematch.fingerprint import Fingerprints
 from rematch.safe.regions import Region, Regions, told
 
+_COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
+"""Of the releases that were tried, 2.9 compiles again when a mode is entered, and 2.15 does not."""
+
 
 class WatchWarning(UserWarning):
     """A recomputation differs from its forward, or cannot be seen."""
@@ -113,10 +116,10 @@ class Watch(Regions):
             self._unseen("a call of checkpoint() in a forward of the model; nothing is compared")
         compiled = [name for name, module in model.named_modules() if _compiled(module)]
         if compiled:
-            self._unseen(f"what compiled modules compute ({', '.join(compiled[:3])}{', ...' if compiled[3:] else ''})")
-            if not hasattr(Operators.__base__, "ignore_compile_internals"):
-                # Releases before that was there would run them without their compiled code.
-                return
+            named = f"({', '.join(compiled[:3])}{', ...' if compiled[3:] else ''})"
+            if not _COMPILED_STAYS:
+                return self._unseen(f"anything, because there are compiled modules {named}")
+            self._unseen(f"what compiled modules compute {named}")
         self.steps_watched += 1
         self._modules = Modules(model)
         self._forward = True
@@ -153,7 +156,10 @@ class Watch(Regions):
             self._listen()
         mode = self._modes.get(threading.get_ident())
         if mode is None:
-            mode = self._modes[threading.get_ident()] = Operators(modules, self._fingerprints, self._keep, self._unseen)
+            # One for each thread: compiled code may depend on which mode is entered.
+            mode = self._modes[threading.get_ident()] = Operators(self._fingerprints, self._keep, self._unseen)
+        if not mode.executions:
+            mode.modules = modules
             mode.__enter__()
         mode.executions.append(execution)
         return region, execution, (modules, execution, step), recomputes
@@ -166,7 +172,7 @@ class Watch(Regions):
         mode = self._modes[threading.get_ident()]
         mode.executions.remove(execution)
         if not mode.executions:
-            del self._modes[threading.get_ident()]
+            mode.modules = None
             mode.__exit__(None, None, None)
         if recomputes:
             self._listen(-1)
