@@ -50,6 +50,17 @@ class Inner(nn.Module):
 
 
 @sound
+class Unused(Inner):
+    """An input of a reentrant checkpoint that gets no gradient is given None, not a tensor."""
+
+    def forward(self, x, unused):
+        return self.inner(x)
+
+
+takes("Unused", torch.ones(3, 4), torch.ones(3, 4))
+
+
+@sound
 class Table(nn.Module):
     """Its weight and its input get one tensor as their gradients, as both are views in a sum."""
 

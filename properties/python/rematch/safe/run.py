@@ -92,7 +92,7 @@ class Target:
                 leaves[name] = fresh.detach().requires_grad_()
                 # Two leaves may get one tensor as their gradients, to which the next backward adds twice
                 # (https://github.com/pytorch/pytorch/issues/34082).
-                leaves[name].register_hook(torch.clone)
+                leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
         for t in self._given().values():

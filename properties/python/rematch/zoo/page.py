@@ -33,7 +33,8 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         _not_built(_of(records, NOT_BUILT)),
         _safe(_of(records, SAFE)),
         "## Not tried\n\nDefault sizes, pretrained weights, a GPU, and what a configuration turns on beside its "
-        "defaults. Models of several modalities may have got text alone.",
+        "defaults. Architectures without a line in `zoo.jsonl`, with which the same command goes on. Models of several "
+        "modalities may have got text alone.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -43,7 +44,7 @@ def _of(records: Iterable[Record], answer: str) -> list[Record]:
 
 
 def _counts(records: Sequence[Record]) -> str:
-    lines = [f"| library | listed | {' | '.join(ANSWERS)} |", "|---|" + "---|" * (1 + len(ANSWERS))]
+    lines = [f"| library | tried | {' | '.join(ANSWERS)} |", "|---|" + "---|" * (1 + len(ANSWERS))]
     for library in LIBRARIES:
         own = [r for r in records if r["model"].startswith(library + ":")]
         if own:
