@@ -49,6 +49,8 @@ class Judge:
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
         """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        # Asked before any run: a forward may freeze what it has used.
+        behind_frozen = self._behind_frozen()
         first = self._first()
         before, verdict = self._random_before, self.verdict
         host = [
@@ -62,7 +64,7 @@ class Judge:
             self._find_switch()
         for variant in self._variants:
             verdict.tried[variant.name] = []
-            if variant.reentrant and self._target.state.trainable() and not self._behind_frozen():
+            if variant.reentrant and self._target.state.trainable() and not behind_frozen:
                 why = "its weights get no gradient then, as PyTorch documents"
                 verdict.not_tried.append(("use_reentrant=True with inputs that require no grad", why))
         for number, scenario in enumerate(scenarios):
@@ -72,7 +74,7 @@ class Judge:
                 verdict.not_tried.append((scenario.name, why))
                 continue
             self._compare(scenario, self._seed)
-        if self._behind_frozen():
+        if behind_frozen:
             self._compare(BEHIND_FROZEN, self._seed)
         if host:
             self._compare(OTHERS_DRAW, self._seed)
