@@ -62,6 +62,8 @@ def written(model):
 
 
 def job(rank, path, answer, parallel, wrapped, reentrant, plant):
+    # A forked process has none of its parent's OpenMP threads, and would wait for them.
+    torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", store=dist.FileStore(path, 2), rank=rank, world_size=2)
     torch.manual_seed(0)
