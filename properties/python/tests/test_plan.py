@@ -328,3 +328,49 @@ def test_a_switch_that_refuses_is_no_switch():
             return self.layers(x)
 
     assert plan_model(Refuses(), torch.randn(64, 8), repeats=1).least_peak > 0
+
+
+class Skips(nn.Module):
+    """As a U-Net: what early blocks got is used by late ones, so that blocks are no chain."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Dropout(0.1), nn.Linear(16, 16), nn.Tanh()) for _ in range(6)])
+
+    def forward(self, x):
+        kept = []
+        for i, layer in enumerate(self.layers):
+            kept += [x] if i < 3 else []
+            x = layer(x)
+            x = x * kept.pop() if i >= 3 else x
+        return x
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("repairs", [0, 6])
+def test_a_plan_never_measures_more_than_the_budget(monkeypatch, repairs, share):
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(8, 16), Skips(), nn.Linear(16, 4)), torch.randn(64, 8)
+    least = plan_model(model, x, blocks="1.layers.*", repeats=1)
+    monkeypatch.setattr("rematch.plan.planner._REPAIRS", repairs)
+    budget = int(least.measured + share * (least.plain_peak - least.measured))
+    plan = plan_model(model, x, blocks="1.layers.*", repeats=1, budget=budget)
+    assert plan.promised == plan.measured <= budget
+
+
+def test_the_loss_is_compared_with_that_of_the_plain_step():
+    class Jumps(nn.Module):
+        """Another loss, the same gradients, where checkpointed blocks save nothing."""
+
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(8, 8) for _ in range(2)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x + ("forward" in self.layers[0].__dict__)
+
+    plan = plan_model(Jumps(), torch.randn(64, 8), blocks="layers.*", repeats=1)
+    told = plan.differs + plan.notes
+    assert any("the loss" in text for text in told), told

@@ -9,7 +9,7 @@ from inspect import isroutine
 from typing import Any
 
 from rematch.plan.model import OPTIMIZERS, plan_model
-from rematch.safe.cli import inputs_of, made, refuse
+from rematch.safe.cli import add_module, inputs_of, made, refuse
 
 EXAMPLE = """\
 examples:
@@ -28,11 +28,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", metavar="MODEL", help="package.module:name, or script.py:name")
-    parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
-    parser.add_argument(
-        "--input", action="append", default=[], help="an input: 4x16, int:4x16 for integers, or name=4x16 by keyword"
-    )
+    add_module(parser, "MODEL")
     parser.add_argument(
         "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
     )

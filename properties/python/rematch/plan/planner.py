@@ -113,7 +113,7 @@ class Planner:
         apart = max(1, plain_peak // _MOST_POINTS)
         choices = frontier(within, apart)
         limit = choices[-1].peak if budget is None else bytes_of(budget, plain_peak)
-        choice, seen = self._settle(within, limit, note, choices[-1])
+        choice, seen = self._settle(within, limit, note, costs, choices[-1])
         differs = self._differing(seen)
         if others := [name for name in self._differs if name not in differs]:
             self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
@@ -144,11 +144,11 @@ class Planner:
         within: Callable[[int], Choice | None],
         limit: int,
         note: Callable[[tuple[int, ...], Measured, bool], None],
+        costs: Sequence[Sequence[int]],
         least: Choice,
     ) -> tuple[Choice, Measured]:
-        """The best choice, measured; where it is not what was promised, what was measured is planned with."""
-        tried: dict[tuple[int, ...], Measured] = {}
-        choice = None
+        """The best choice, measured; where it is not what was promised, what was measured is planned with. Where that
+        does not end, the cheapest of the choices that were measured and fit."""
         for _ in range(_REPAIRS):
             choice = within(limit)
             if choice is None:
@@ -156,19 +156,20 @@ class Planner:
             choice = lowest(within, choice)
             self._tell()
             seen = self._measure(choice.options)
-            if seen.curve.peak == choice.peak or choice.options in tried:
+            if seen.curve.peak == choice.peak:
                 return choice, seen
-            tried[choice.options] = seen
             self._notes.append(
                 f"first promised {choice.peak:,} B, measured {seen.curve.peak:,} B: planned again with that"
             )
             note(choice.options, seen, True)
-        if choice is None:
+        measured = [Choice(_sum(costs, c), seen.curve.peak, c) for c, seen in self._steps.items()]
+        fits = min((choice for choice in measured if choice.peak <= limit), default=None)
+        if fits is None:
             raise ValueError(
                 f"[plan_model] no choice fits into {limit:,} B: the least peak is {least.peak:,} B; the plain step has "
                 f"{self._plain.curve.peak:,} B"
             )
-        return choice, tried[choice.options]
+        return fits, self._measure(fits.options)
 
     def _measure(self, chosen: Sequence[int]) -> Measured:
         """A step with a choice, measured once."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,9 +39,8 @@ class Measured:
     again: list[float] = field(default_factory=list)
     """Seconds of each execution's recomputation."""
     seconds: float = 0.0
-    loss: float = 0.0
     numbers: dict[str, str] = field(default_factory=dict)
-    """A hash of the bits of each gradient and buffer, by name."""
+    """The loss, and a hash of the bits of each gradient and buffer, by name."""
     in_order: bool = True
     """Whether the backwards of the executions came in the reverse order of their forwards."""
 
@@ -111,7 +110,7 @@ class Step:
                         self._once(args, kwargs, optimizer, seen, meter)
                     seen.curve = meter.curve
             if not self.is_fake and make is not None:
-                seen.numbers = self._numbers()
+                seen.numbers.update(self._numbers())
         finally:
             if collects:
                 gc.enable()
@@ -121,7 +120,7 @@ class Step:
         returned = self.model(*args, **kwargs)
         loss = self.target.loss(returned) if self.target.loss is not None else loss_of(returned)
         if not self.is_fake and meter is not None:
-            seen.loss = float(loss.detach())
+            seen.numbers["the loss"] = repr(loss.item())
         del returned
         if meter is not None:
             meter.mark(LOSS)
@@ -191,14 +190,10 @@ class Step:
 
                     node.register_prehook(reached)
 
-        hooks = [m.register_forward_pre_hook(enter) for m in names]
-        hooks += [m.register_forward_hook(leave, always_call=True) for m in names]
         try:
-            with told(regions):
+            with _hooked(names, enter, leave), told(regions):
                 yield
         finally:
-            for hook in hooks:
-                hook.remove()
             seen.in_order = backwards == list(range(len(seen.executions)))[::-1]
 
     @contextmanager
@@ -218,14 +213,8 @@ class Step:
             if not regions.depth:
                 seen.forward.append(self._now() - begun.pop())
 
-        hooks = [m.register_forward_pre_hook(enter) for m in blocks]
-        hooks += [m.register_forward_hook(leave) for m in blocks]
-        try:
-            with told(regions):
-                yield
-        finally:
-            for hook in hooks:
-                hook.remove()
+        with _hooked(blocks, enter, leave), told(regions):
+            yield
 
     def _now(self) -> float:
         if self.by_allocator:
@@ -291,6 +280,21 @@ class _Times(Regions):
         number, begin = token
         if self.depth == 0 and number in self._of:
             self._seen.again[self._of[number]] += self._now() - begin
+
+
+@contextmanager
+def _hooked(modules: Iterable[nn.Module], enter: Callable[..., None], leave: Callable[..., None]) -> Iterator[None]:
+    """Within, `enter` is called before the forward of each module, and `leave` after it, even if it raises."""
+    hooks = [
+        hook
+        for m in modules
+        for hook in (m.register_forward_pre_hook(enter), m.register_forward_hook(leave, always_call=True))
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

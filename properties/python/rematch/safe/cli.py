@@ -40,6 +40,15 @@ def _argument(text: str) -> tuple[str, Any]:
         return (name if equals else ""), value
 
 
+def add_module(parser: argparse.ArgumentParser, name: str) -> None:
+    """The arguments that say what is asked about, and what it is called with: for made() and inputs_of()."""
+    parser.add_argument("what", metavar=name, help="package.module:Class, or script.py:Class, or a function")
+    parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
+    parser.add_argument(
+        "--input", action="append", default=[], help="an input: 4x16, int:4x16 for integers, or name=4x16 by keyword"
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m rematch safe",
@@ -47,11 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("what", metavar="MODULE", help="package.module:Class, or script.py:Class, or a function")
-    parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
-    parser.add_argument(
-        "--input", action="append", default=[], help="an input: 4x16, int:4x16 for integers, or name=4x16 by keyword"
-    )
+    add_module(parser, "MODULE")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both")
     parser.add_argument("--model", action="store_true", help="a whole model: its own switch, and its blocks")
     parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
