@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from planted import INPUTS, Inner, planted
+from sound import Lora
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
@@ -358,14 +359,5 @@ class DetachesFirst(Inner):
         return (y + x).tanh()
 
 
-@planted("no-input-requires-grad")
-class Adapter(Inner):
-    """Safe elsewhere, but not where what comes before it is frozen, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner.requires_grad_(False)
-        self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
-
-    def forward(self, x):
-        return self.inner(x) + self.up(self.down(x))
+# Safe elsewhere, but not where what comes before it is frozen, too.
+planted("no-input-requires-grad")(Lora)
