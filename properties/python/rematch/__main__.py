@@ -22,9 +22,9 @@ FRAMEWORKS = sorted(file.parent.name for file in (PACKAGE / "frameworks").glob("
 the words that follow its name."""
 
 OURS = {
-    "safe": ("rematch.safe.cli", "say whether a module computes the same when it is checkpointed, and why not"),
-    "plan": ("rematch.plan.cli", "say which blocks of a model to checkpoint, for a budget of bytes"),
-    "zoo": ("rematch.zoo.cli", "judge small random models of libraries such as timm"),
+    "safe": ("rematch.cli.safe", "say whether a module computes the same when it is checkpointed, and why not"),
+    "plan": ("rematch.cli.plan", "say which blocks of a model to checkpoint, for a budget of bytes"),
+    "zoo": ("rematch.cli.zoo", "judge small random models of libraries such as timm"),
 }
 """Commands that are written in Python: the module whose main() gets the words that follow, and what they do."""
 
@@ -128,10 +128,11 @@ def _run(arguments: Sequence[str] | None) -> None:
         return print(_help())
     if what in OURS:
         try:
-            module = import_module(OURS[what][0])
+            return import_module(OURS[what][0]).main(options)
         except ImportError as error:
+            if sys.modules.get("torch") is not None:
+                raise
             _refuse(f"{what} needs PyTorch in this Python: {error}")
-        return module.main(options)
     if what in FRAMEWORKS or ":" in what or what.endswith(".py"):
         try:
             return _serve(what, options)

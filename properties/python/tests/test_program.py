@@ -139,6 +139,39 @@ def test_help_lists_commands_of_both_without_numpy_or_a_framework():
         assert word in ran.stdout
 
 
+@pytest.mark.parametrize("name", command.OURS)
+def test_help_of_a_command_loads_no_framework(name):
+    heavy = ("numpy", "torch", "transformers")
+    text = (
+        f"import atexit, sys; sys.argv[1:] = [{name!r}, '--help'];"
+        f"atexit.register(lambda: print('loaded:', [name for name in {heavy} if name in sys.modules]));"
+        "import runpy; runpy.run_module('rematch', run_name='__main__')"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert f"usage: rematch {name} " in ran.stdout and ran.stdout.endswith("loaded: []\n")
+
+
+@pytest.mark.parametrize("name", ["safe", "plan"])
+def test_a_command_says_that_it_lacks_pytorch(name):
+    text = (
+        f"import sys; sys.modules['torch'] = None; sys.argv[1:] = [{name!r}, 'torch.nn:ReLU', '--input', '2'];"
+        "import runpy; runpy.run_module('rematch', run_name='__main__')"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 2
+    assert f"rematch: {name} needs PyTorch in this Python" in ran.stderr
+
+
+def test_choices_that_help_lists_are_those_there_are():
+    pytest.importorskip("torch")
+    from rematch.cli import plan, safe
+    from rematch.plan.model import OPTIMIZERS
+    from rematch.safe import VARIANTS
+
+    assert (safe.VARIANTS, plan.OPTIMIZERS) == (tuple(VARIANTS), tuple(OPTIMIZERS))
+
+
 def test_both_spellings_know_the_same_commands():
     listed = (PACKAGE.parents[2] / "properties" / "hunt" / "frameworks.cpp").read_text()
     words = listed.partition("kCommandsInPython{")[2].partition(";")[0]

@@ -1,4 +1,4 @@
-"""`python -m rematch zoo`: judges the models of libraries, and writes a page and the records behind it."""
+"""`rematch zoo`: judges the models of libraries, and writes a page and the records behind it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from rematch.zoo.runner import NOT_BUILT, UNSAFE, Record, judged
 
 EXAMPLE = """\
 examples:
-  python -m rematch zoo transformers:LlamaForCausalLM
-  python -m rematch zoo --library timm --jobs 2
-  python -m rematch zoo 'transformers:*ForCausalLM' --out golden/conformance
+  rematch zoo transformers:LlamaForCausalLM
+  rematch zoo --library timm --jobs 2
+  rematch zoo 'transformers:*ForCausalLM' --out golden/conformance
 
 Models that the records hold already are not judged again, so that it goes on where it was stopped.
 """
@@ -31,7 +31,7 @@ FORMAT = 1
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m rematch zoo",
+        prog="rematch zoo",
         description="Builds small random models of the architectures of libraries, and says whether their own "
         "checkpointing changes what they compute.",
         epilog=EXAMPLE,

@@ -1,4 +1,4 @@
-"""`python -m rematch plan`: which blocks of a model to checkpoint, from the command line."""
+"""`rematch plan`: which blocks of a model to checkpoint, from the command line."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from inspect import isroutine
 from typing import Any
 
-from rematch.plan.model import OPTIMIZERS, plan_model
-from rematch.safe.cli import add_module, inputs_of, made, refuse
+from rematch.cli.safe import add_module, inputs_of, made, refuse
 
+OPTIMIZERS = ("adamw", "adam", "sgd")
 EXAMPLE = """\
 examples:
-  python -m rematch plan models.py:small --budget 8GB --optimizer adamw
-  python -m rematch plan torch.nn:Transformer --arg d_model=32 --arg nhead=4 --input 9x2x32 --input 9x2x32
+  rematch plan models.py:small --budget 8GB --optimizer adamw
+  rematch plan torch.nn:Transformer --arg d_model=32 --arg nhead=4 --input 9x2x32 --input 9x2x32
 
 MODEL is a class, made with --arg and called with --input, or a function that returns a model, or (model, args, kwargs).
 """
@@ -22,7 +22,7 @@ MODEL is a class, made with --arg and called with --input, or a function that re
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m rematch plan",
+        prog="rematch plan",
         description="Says which blocks of a model to checkpoint, so that a training step fits into a number of bytes "
         "with the least recomputation; what checkpointing can save; and where the peak is.",
         epilog=EXAMPLE,
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
     )
-    parser.add_argument("--optimizer", choices=list(OPTIMIZERS), help="its states and its step are counted, too")
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, help="its states and its step are counted, too")
     parser.add_argument("--blocks", help='a pattern of names, such as "layers.*"')
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
@@ -53,6 +53,8 @@ def main(arguments: list[str]) -> None:
             model, inputs, kwargs = model
     if not inputs and not kwargs:
         parser.error("--input is needed, once for each input of the model")
+    from rematch.plan import plan_model
+
     try:
         plan = plan_model(
             model,

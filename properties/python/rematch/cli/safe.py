@@ -1,4 +1,4 @@
-"""`python -m rematch safe`: judges a module from the command line."""
+"""`rematch safe`: judges a module from the command line."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ import argparse
 import ast
 import json
 import sys
-from typing import Any, NoReturn
-
-import torch
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rematch.place import load
-from rematch.safe import VARIANTS, judge, judge_model
 
+if TYPE_CHECKING:
+    import torch
+
+VARIANTS = ("reentrant", "non_reentrant")
 EXAMPLE = """\
 examples:
-  python -m rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg 4 --input 2x8x32
-  python -m rematch safe blocks.py:Decoder --arg 64 --input hidden_states=2x16x64 --json
+  rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg 4 --input 2x8x32
+  rematch safe blocks.py:Decoder --arg 64 --input hidden_states=2x16x64 --json
 """
 
 
 def input_of(text: str) -> torch.Tensor:
     """A tensor from "4x16": normal numbers, or "int:4x16": zeros and ones. Raises ValueError."""
+    import torch
+
     kind, _, shape = text.rpartition(":")
     extents = [int(extent) for extent in shape.split("x")]
     if kind not in ("", "float", "int"):
@@ -51,16 +54,16 @@ def add_module(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m rematch safe",
+        prog="rematch safe",
         description="Says whether a module computes the same when it is checkpointed, why not, and what it saves.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_module(parser, "MODULE")
-    parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both")
+    parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both", help="of checkpoint() (both)")
     parser.add_argument("--model", action="store_true", help="a whole model: its own switch, and its blocks")
     parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0, help="of the random state that each run begins with (0)")
     parser.add_argument("--json", action="store_true", help="prints the verdict as JSON")
     return parser
 
@@ -72,6 +75,8 @@ def main(arguments: list[str]) -> None:
     inputs, kwargs = inputs_of(parser, given.input)
     if not inputs and not kwargs:
         parser.error("--input is needed, once for each input of the module")
+    from rematch.safe import judge, judge_model
+
     target = made(given.what, given.arg)
     options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed}
     options["progress"] = sys.stderr.isatty()
@@ -111,6 +116,8 @@ def made(what: str, texts: list[str]) -> Any:
         refuse(what, str(error))
     if not isinstance(target, type):
         return target
+    import torch
+
     given = [_argument(text) for text in texts]
     torch.manual_seed(0)
     try:

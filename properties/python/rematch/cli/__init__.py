@@ -1,0 +1,1 @@
+"""Commands that are written in Python. Their modules load PyTorch after their arguments are read: help needs none."""
