@@ -13,7 +13,9 @@ from rematch.executions import Entry, Execution, Noted
 from rematch.fingerprint import bits
 
 ROUNDING = 8
-"""Units in the last place of the largest element: so far may results be off where a device adds in any order."""
+"""Units in the last place of the largest element. Results that are off no further are counted and not told where a
+device adds in any order, or a reentrant forward may have had another kernel. No bound follows for sums in any order
+from their results alone; so this is a threshold, below which `watch` does not decide."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Comparison:
     astray: Entry | None
     states: tuple[Difference, ...]
     advanced: frozenset[str]
+    rounded: bool = False
+    """Some result differs by no more than ROUNDING, and was left out."""
 
     @property
     def same(self) -> bool:
@@ -76,6 +80,7 @@ def compare(forward: Execution, again: Execution) -> Comparison:
     states, advanced = _states(forward, again, was, now)
     read = {difference.name: again.read_at[difference.name] for difference in states}
     first = route = None
+    rounded = False
     differing, astray = _differing(forward, again, was, now)
     for number, before in differing:
         noted = again.results[number]
@@ -85,13 +90,14 @@ def compare(forward: Execution, again: Execution) -> Comparison:
         # A reentrant forward runs without gradients, where an operator may have another kernel.
         exact = noted.entry.exact and not forward.reentrant
         if found.rounding and not exact and not any(at <= number for at in read.values()):
+            rounded = True
             continue
         if first is None:
             first = found
         if not noted.entry.dtype.is_floating_point:
             route = found if found is not first else None
             break
-    return Comparison(first, route, astray, states, advanced)
+    return Comparison(first, route, astray, states, advanced, rounded)
 
 
 def _states(forward: Execution, again: Execution, was: list[int], now: list[int]) -> tuple[Any, frozenset[str]]:

@@ -56,7 +56,8 @@ class Finding:
 
 
 class Watch(Regions):
-    """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations."""
+    """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations, and
+    `rounded` those of them in which a result was off by a rounding that was not told."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class Watch(Regions):
             raise ValueError(f"on_difference must be 'warn', 'raise' or a function, not {on_difference!r}")
         self.every = every
         self.findings: list[Finding] = []
-        self.steps = self.steps_watched = self.compared = 0
+        self.steps = self.steps_watched = self.compared = self.rounded = 0
         self._on_difference, self._keep = on_difference, keep_bytes
         self._fingerprints = Fingerprints()
         self._modules: Modules | None = None
@@ -183,6 +184,7 @@ class Watch(Regions):
                 if recomputes:
                     comparison = compare(region.memory[1], execution)
                     self.compared += 1
+                    self.rounded += comparison.rounded
                 else:
                     region.memory = memory
         except Exception as error:
@@ -251,7 +253,9 @@ def watch(
     each are kept: all elements, or some at equal distances. When the region is recomputed, so far as
     it is, the same is compared. Of a difference `on_difference` says what to do: "warn", once for each
     operator in each module, "raise" RecomputationDiffers out of backward(), or a function that gets the
-    Finding. The numbers of the step stay what they are. Raises ValueError for an option that is none.
+    Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at most
+    8 units in the last place of their largest element are counted in `rounded`, and not told. The numbers
+    of the step stay what they are. Raises ValueError for an option that is none.
     """
     return Watch(model, every, on_difference, keep_bytes)
 

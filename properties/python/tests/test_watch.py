@@ -164,6 +164,21 @@ def test_an_operator_that_the_recomputation_alone_runs_is_named(reentrant):
     assert "inner.1: aten.cos runs in the recomputation only" in str(watch.findings[0])
 
 
+@VARIANTS
+def test_a_rounding_is_told_or_else_counted(reentrant):
+    class Rounds(nn.Module):
+        factor = 1.0
+
+        def forward(self, x):
+            self.factor, factor = 1 + 2**-23, self.factor
+            return x * factor
+
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Rounds(), nn.Tanh()), reentrant)
+    with silent(model) as watch:
+        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    assert (places(watch), watch.rounded) == (([], 1) if reentrant else ([("inner.1", "aten.mul.Tensor")], 0))
+
+
 def run_three_steps(place, make, reentrant):
     """The findings of a module of the catalogue of safe, and how many recomputations were compared."""
     torch.manual_seed(0)

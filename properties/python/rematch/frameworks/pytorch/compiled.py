@@ -176,7 +176,7 @@ class CompiledModel(TorchModel):
         key = (begin, end, bool(segments), flags, modes)
         if key not in self._functions:
             whole = GRAPHS not in self.request.case.options
-            run = self._layers(begin, end, segments) if whole else self._broken(begin, end, segments)
+            run = self._layers(begin, end, segments) if whole else self._broken(begin, end, bool(segments))
             self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole)
         return self._functions[key](*values)
 
@@ -186,13 +186,16 @@ class CompiledModel(TorchModel):
 
         return run
 
-    def _broken(self, begin: int, end: int, segments: Segments) -> Callable[..., Values]:
-        """A function with graph breaks. Each has code of its own, as compiled code belongs to that: a break within
-        what others share, a layer's function say, is an error."""
+    def _broken(self, begin: int, end: int, checkpointed: bool) -> Callable[..., Values]:
+        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of a value
+        that it uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
+        belongs to that: a break within what others share, a layer's function say, is an error."""
         names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
         names["whole"] = torch._dynamo.error_on_graph_break
         within = self.request.case.options[GRAPHS] == BROKEN
         functions, lines, layer = [], [], begin
+        apart = self.compilation.around or self.compilation.budget is not None
+        segments = () if apart else self._made
 
         def called(*ranges: tuple[int, int]) -> list[str]:
             for begin, end in ranges:
@@ -209,7 +212,10 @@ class CompiledModel(TorchModel):
             if within and not segment.nested and middle > segment.begin:
                 functions.append(broken(f"segment_{at}", called((segment.begin, middle), (middle, segment.end))))
                 names[f"options_{at}"] = segment.options
-                lines.append(f"values = checkpoint(segment_{at}, *values, **options_{at})")
+                run = f"checkpoint(segment_{at}, *values, **options_{at})" if checkpointed else f"segment_{at}(*values)"
+                lines.append(f"values = {run}")
+            elif not checkpointed:
+                lines += called((segment.begin, segment.end))
             else:
                 names[f"segment_{at}"] = partial(self._run_checkpoint, segment, None)
                 lines.append(f"with whole(True): values = segment_{at}(values)")

@@ -132,15 +132,19 @@ def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_d
 
 
 @pytest.mark.parametrize(
-    ("graphs", "expected"), [("one", 1), ("several", 2), ("several, and within segments", 2)]
+    ("graphs", "plain", "checkpointed"),
+    [("one", 1, 1), ("several", 2, 2), ("several, and within segments", 3, 1)],
 )
-def test_a_case_with_graph_breaks_is_compiled_in_parts(start_python, graphs, expected):
-    subject = start_python(PROGRAM)
-    subject.hello()
+def test_graph_breaks_are_the_same_in_both_runs_and_a_checkpoint_around_one_runs_eagerly(
+    start_python, graphs, plain, checkpointed
+):
     options = {} if graphs == "one" else {"graphs": graphs}
-    assert "error" not in subject.record(**run_of({**MODEL, "options": options}))
-    _, _, printed = subject.close()
-    assert sum(line.startswith("forward") for line in printed.splitlines()) == expected
+    for whether, expected in ((False, plain), (True, checkpointed)):
+        subject = start_python(PROGRAM)
+        subject.hello()
+        assert "error" not in subject.record(**run_of({**MODEL, "options": options}), checkpointed=whether)
+        _, _, printed = subject.close()
+        assert sum(line.startswith("forward") for line in printed.splitlines()) == expected
 
 
 def test_no_segment_of_inductor_has_breaks_within_as_it_would_run_eagerly_and_round_otherwise():
