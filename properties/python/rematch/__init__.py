@@ -2,8 +2,8 @@
 
 A subject runs the harness's cases on an implementation of activation checkpointing and writes down
 what it sees. Implement `Subject` and call `serve()`; `rematch.pytorch` does so for PyTorch.
-`rematch.safe` judges a module or a model, `rematch.observe()` counts what happens in one, and
-`rematch.watch()` compares recomputations in a running job.
+`judge()` and `assert_checkpoint_safe()` judge a module, `judge_model()` a model, `plan_model()` chooses what to
+checkpoint within a budget, `observe()` counts what happens, and `watch()` compares recomputations in a running job.
 """
 
 from typing import Any
@@ -13,13 +13,29 @@ _HOMES = {
     "Request": "protocol",
     "Subject": "protocol",
     "Unsupported": "protocol",
+    "assert_checkpoint_safe": "safe",
+    "judge": "safe",
+    "judge_model": "safe",
     "observe": "observation",
+    "plan_model": "plan",
     "serve": "protocol",
     "watch": "watching",
 }
 """Modules of the public names."""
 
-__all__ = ["Record", "Request", "Subject", "Unsupported", "observe", "serve", "watch"]
+__all__ = [
+    "Record",
+    "Request",
+    "Subject",
+    "Unsupported",
+    "assert_checkpoint_safe",
+    "judge",
+    "judge_model",
+    "observe",
+    "plan_model",
+    "serve",
+    "watch",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -35,3 +35,10 @@ def test_every_file_that_the_package_reads_is_installed_with_it(project):
 def test_there_is_one_project(project):
     assert [file for file in SOURCES.glob("*/**/pyproject.toml") if "build" not in file.parts] == []
     assert project["project"]["scripts"] == {"rematch": "rematch.__main__:main"}
+
+
+def test_every_public_name_can_be_imported_from_the_package():
+    import rematch
+
+    assert rematch.__all__ == sorted(rematch._HOMES)
+    assert all(callable(getattr(rematch, name)) for name in rematch.__all__)
