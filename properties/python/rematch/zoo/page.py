@@ -15,9 +15,10 @@ ANSWERS = (SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT)
 def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
     """Markdown."""
     judged = [r for r in records if r["answer"] not in (NOT_BUILT, NOT_JUDGED)]
+    libraries = [name for name in LIBRARIES if any(r["model"].startswith(name + ":") for r in records)]
     parts = [
-        f"# The models of four libraries: {len(judged)} architectures judged",
-        "Written by `python -m rematch zoo --out golden/conformance` with "
+        f"# Models of {', '.join(libraries)}: {len(judged)} judged",
+        "Written by `rematch zoo` with "
         + ", ".join(f"{name} {number}" for name, number in versions.items())
         + ". `zoo.jsonl` beside this page has a line for each model. The command goes on where it was stopped, so records "
         "may come from several runs, and from several states of the judge; `--again` judges all of them anew.",
