@@ -18,7 +18,8 @@ def write_snapshot(path: str | Path, curve: Curve) -> None:
     A microsecond of the trace is an operator."""
     events = sorted(_events(curve), key=lambda event: event[:2])
     snapshot = {"segments": [], "device_traces": [[entry for _, _, entry in events]], "allocator_settings": {}}
-    Path(path).write_bytes(pickle.dumps(snapshot))
+    # The viewer reads protocols 2 to 4; Python 3.14 writes the fifth unless told otherwise.
+    Path(path).write_bytes(pickle.dumps(snapshot, protocol=4))
 
 
 def _events(curve: Curve) -> Iterator[tuple[int, int, dict[str, Any]]]:
