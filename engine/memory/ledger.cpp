@@ -39,14 +39,14 @@ void* Ledger::allocate(std::int64_t bytes, Tag tag) {
   total_ += bytes;
   ++allocations_;
   by_tag_[static_cast<std::size_t>(tag)] += bytes;
-  if (record_timeline_) log(LedgerEvent::Kind::allocate, bytes, tag);
+  if (record_timeline_) log(LedgerEvent::Kind::allocate, bytes, tag, block);
   return block;
 }
 
 void Ledger::release(void* block, std::int64_t bytes, Tag tag) noexcept {
   live_ -= bytes;
   by_tag_[static_cast<std::size_t>(tag)] -= bytes;
-  if (record_timeline_) log(LedgerEvent::Kind::release, bytes, tag);
+  if (record_timeline_) log(LedgerEvent::Kind::release, bytes, tag, block);
   if (block == nullptr) return;
   if (poison_) memory_->poison(block, bytes);
   memory_->release(block, bytes);
@@ -58,8 +58,8 @@ void Ledger::retag(std::int64_t bytes, Tag from, Tag to) noexcept {
   if (record_timeline_) log(LedgerEvent::Kind::retag, bytes, to);
 }
 
-void Ledger::log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag) {
-  timeline_.push_back({kind, tag, bytes, live_, live(Tag::saved), label_});
+void Ledger::log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag, const void* block) {
+  timeline_.push_back({kind, tag, bytes, live_, live(Tag::saved), label_, block});
 }
 
 }  // namespace rematch

@@ -42,6 +42,8 @@ struct LedgerEvent {
   std::int64_t saved = 0;
   /// Whatever set_label() last said; the harness uses it to place the event.
   std::int32_t label = 0;
+  /// Address of what was allocated or released; nullptr for a retag, and for no bytes.
+  const void* block = nullptr;
 };
 
 /// Allocator that accounts for every requested byte.
@@ -93,7 +95,7 @@ class Ledger {
   Device device() const { return memory_->device(); }
 
  private:
-  void log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag);
+  void log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag, const void* block = nullptr);
 
   std::unique_ptr<MemoryResource> memory_;
   std::int64_t live_ = 0;

@@ -88,6 +88,9 @@ TEST_CASE("a timeline tells each event with what is live after it") {
   check(0, Kind::allocate, Tag::temporaries, 108, 0, 7);
   check(1, Kind::retag, Tag::saved, 108, 100, 7);
   check(2, Kind::release, Tag::saved, 8, 0, 8);
+  CHECK(events[0].block == a);
+  CHECK(events[1].block == nullptr);
+  CHECK(events[2].block == a);
   ledger.clear_timeline();
   ledger.record_timeline(false);
   ledger.release(before, 8, Tag::state);

@@ -80,6 +80,14 @@ TEST_CASE("the list of subjects has every framework, grouped, and what to do for
   CHECK(list.size() == subject_names().size());
 }
 
+TEST_CASE("a program without its stories says what makes them") {
+  const ScratchFolder folder;
+  fs::copy_file(REMATCH_PROGRAM, folder.path() / "rematch");
+  const Outcome o = run_line("./rematch scenario", folder.path());
+  CHECK(o.status == 2);
+  CHECK(contains(o.out, "`ci/build release rematch-scenario` makes it"));
+}
+
 TEST_CASE("the help of a command has its own examples, and the program's lists every command") {
   const std::string all = unwrapped(run("--help").out);
   for (const cli::CommandEntry* command : cli::commands()) {

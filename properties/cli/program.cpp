@@ -119,6 +119,11 @@ void check_first(const CLI::App& app, int argc, char** argv) {
     if (command->name == first) return;
   }
   try_external(argc, argv);
+  if (first == "scenario") {
+    throw UsageError(
+        "scenario is a program of its own, which is not here: `ci/build release rematch-scenario` "
+        "makes it");
+  }
   throw UsageError(fmt::format("no command is named \"{}\"{} (commands: {})", first,
                                did_you_mean(first, known_commands()),
                                fmt::join(known_commands(), ", ")));

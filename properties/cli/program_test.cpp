@@ -302,11 +302,13 @@ TEST_CASE("output that cannot be written is an error") {
   CHECK(run_line("'" REMATCH_PROGRAM "' laws | head -1", "/tmp").status == 0);
 }
 
-TEST_CASE("show does not overwrite its case with the picture") {
+TEST_CASE("show does not overwrite its case with a picture or a snapshot") {
   const std::string file = regression("replay_draws_anew");
-  const Outcome o = run("show " + file + " --svg " + file);
-  CHECK(o.status == 2);
-  CHECK(contains(o.out, "name another file"));
+  for (const char* option : {" --svg ", " --snapshot "}) {
+    const Outcome o = run("show " + file + option + file);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, "name another file"));
+  }
 }
 
 TEST_CASE("laws lists every law with its sentence") {

@@ -105,6 +105,7 @@ void fields(V& v, TimelinePoint& t) {
   v("layer", t.layer);
   v("phase", t.phase);
   v("execution", t.execution);
+  v("block", t.block);
 }
 template <class V>
 void fields(V& v, Agreement& a) {

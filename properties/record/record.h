@@ -207,6 +207,8 @@ struct TimelinePoint {
   int layer = -1;  ///< Layer that was running, or -1.
   Moment phase{};  ///< after_forward: during a forward; after_backward: during a backward.
   int execution = 0;
+  /// Which allocation of the run was made, or ended, counted from 1; 0 where none was.
+  int block = 0;
 };
 
 /// The element at `at`, of any dtype.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <unordered_map>
 
 #include "engine/ambient/ambient_scope.h"
 #include "engine/backend/device.h"
@@ -135,8 +136,16 @@ void EngineSubject::run_here(const Case& c, const Geometry& geometry, const RunR
     record.error = RecordedError{
         "leak", std::to_string(left) + " bytes are still live after the run was torn down"};
   }
+  std::unordered_map<const void*, int> blocks;
+  int allocations = 0;
   for (const LedgerEvent& event : ledger_->timeline()) {
-    record.timeline.push_back(EngineModel::point_of(event));
+    TimelinePoint point = EngineModel::point_of(event);
+    if (event.block != nullptr) {
+      // An address may be given out again.
+      if (event.kind == LedgerEvent::Kind::allocate) blocks[event.block] = ++allocations;
+      point.block = blocks[event.block];
+    }
+    record.timeline.push_back(point);
   }
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import pickletools
 import re
 import subprocess
 import sys
@@ -15,6 +17,8 @@ import rematch.program as program
 
 CHOICES = ("REMATCH_PYTHON", "REMATCH_PYTHON_PYTORCH", "REMATCH_PYTHON_MLX")
 PACKAGE = program.PACKAGE
+VIEWER_READS = {"PROTO", "EMPTY_DICT", "EMPTY_LIST", "BINUNICODE", "LONG1", "SETITEM", "APPEND", "STOP"}
+"""Of the opcodes of pickles, some that PyTorch's MemoryViz.js knows."""
 
 
 @pytest.fixture
@@ -179,7 +183,45 @@ def test_both_spellings_know_the_same_commands():
     if (found := program.program()) is None:
         pytest.skip("without the program its commands are not compared")
     told = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=60).stdout
-    assert all(f"  {name} " in told or f"rematch {name}" in told for name in (*command.OURS, *program.COMMANDS))
+    apart = {"scenario": "rematch-scenario"}
+    there = [name for name in program.COMMANDS if name not in apart or found.with_name(apart[name]).is_file()]
+    assert all(f"  {name} " in told or f"rematch {name}" in told for name in (*command.OURS, *there))
+
+
+def test_the_snapshot_of_a_case_is_pytorchs_and_has_the_peaks_that_it_shows(tmp_path):
+    """Here, because Python reads what the program pickles."""
+    if (found := program.program()) is None:
+        pytest.skip("needs the program")
+    file, case = tmp_path / "bytes.pickle", tmp_path / "case.json"
+    kinds = ["tanh", "sigmoid", "tanh"]
+    plan = {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]}
+    layers = [{"kind": kind} for kind in kinds]
+    fields = {"input": [2, 4], "layers": layers, "plan": plan, "protocol": {"input_requires_grad": True}}
+    case.write_text(json.dumps({"format": 1, "seed": 1, **fields}))
+    words = [found, "show", case, "--json", "--snapshot", file]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    written = file.read_bytes()
+    assert {opcode.name for opcode, _, _ in pickletools.genops(written)} <= VIEWER_READS
+    shown, snapshot = json.loads(ran.stdout), pickle.loads(written)
+    traces = snapshot["device_traces"]
+    assert snapshot["segments"] == [] and len(traces) == 2
+    for name, trace in zip(("plain", "checkpointed"), traces, strict=True):
+        live, peak, known = 0, 0, {}
+        for entry in trace:
+            if entry["action"] == "alloc":
+                assert entry["addr"] not in known
+                known[entry["addr"]] = entry["size"]
+                live += entry["size"]
+                peak = max(peak, live)
+            elif entry["action"] == "free_completed":
+                live -= known.pop(entry["addr"])
+        assert (peak, live, known) == (shown[name]["peak_bytes"], 0, {})
+        frames = [frame for entry in trace for frame in entry["frames"]]
+        for index, kind in enumerate(kinds):
+            assert any((f["filename"], f["name"]) == (f"forward: layer {index}", kind) for f in frames)
+        recomputed = {f["filename"] for f in frames if "recomputation" in f["name"]}
+        assert recomputed == (set() if name == "plain" else {"backward: layer 0", "backward: layer 1"})
 
 
 def test_what_cannot_be_started_is_wrong_usage(capsys):
