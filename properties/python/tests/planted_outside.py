@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import array
+import collections
+import functools
 import random
 
 import numpy as np
@@ -198,3 +201,84 @@ class ExchangesWeights(Inner):
         y = self.inner(x).tanh()
         self.inner.weight.data = own
         return y
+
+
+calls = 7
+
+
+@planted("counter")
+class CalledLikeAGlobal(Inner):
+    """The code that names the attribute seems to name the global."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inner(x)
+
+
+@planted("attribute-changed")
+class KeepsBytes(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = array.array("d", [1.0])
+
+    def forward(self, x):
+        self.scale[0] *= 1.5
+        return (self.inner(x) * self.scale[0]).tanh()
+
+
+@planted("collected-twice")
+class KeepsAList(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = collections.UserList()
+
+    def forward(self, x):
+        self.seen.append(1)
+        return self.inner(x)
+
+
+@planted("counter")
+class Sobol(Inner):
+    """The first draw alone leaves the numbers as they are: that is no early stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = torch.quasirandom.SobolEngine(4, scramble=True, seed=1)
+
+    def forward(self, x):
+        return (self.inner(x) * self.engine.draw(1)).tanh()
+
+
+@planted("clock-or-entropy")
+class SeedOfTheSystem(Inner):
+    def forward(self, x):
+        torch.seed()
+        return nn.functional.dropout(self.inner(x), 0.5).tanh()
+
+
+@planted("ragged-size")
+class NestsWithin(Inner):
+    def forward(self, x):
+        rows = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 1, 3]))
+        return self.inner(rows).tanh().values()
+
+
+@planted("cache-filled")
+class TableOfAPolicy(Inner):
+    """The table has no graph: only a policy misses the operators that made it."""
+
+    def forward(self, x):
+        cos, sin = _table(4)
+        y = self.inner(x)
+        p, q = y.chunk(2, -1)
+        return self.inner(torch.cat([p * cos - q * sin, p * sin + q * cos], -1))
+
+
+@functools.cache
+def _table(width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    angles = torch.outer(torch.arange(3.0), 10000 ** -(torch.arange(0, width, 2) / width))
+    return angles.cos(), angles.sin()

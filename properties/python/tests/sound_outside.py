@@ -6,7 +6,7 @@ import functools
 
 import torch
 import torch.nn.functional as F
-from sound import Inner, sound
+from sound import Inner, sound, takes
 from torch import nn
 
 
@@ -63,3 +63,15 @@ class FrozenInside(Inner):
 
     def forward(self, x):
         return self.inner(self.outer(x).tanh())
+
+
+@sound
+class TakesNestedRows(Inner):
+    def forward(self, rows):
+        return self.inner(rows).tanh()
+
+
+takes(
+    "TakesNestedRows",
+    torch.nested.nested_tensor([torch.ones(2, 4), torch.full((3, 4), 0.5)], layout=torch.jagged),
+)

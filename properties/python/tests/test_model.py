@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from test_safe import Conv, X  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
 
 from rematch.safe import judge, judge_model  # noqa: E402
 
@@ -95,3 +95,100 @@ def test_wrappers_that_rename_parameters_are_remarked_of_a_model():
     verdict = judge_model(nn.Sequential(nn.Linear(4, 4), *blocks), X)
     assert verdict.safe and verdict.headline().endswith("see the remarks")
     assert "1._checkpoint_wrapped_module.0.weight" in str(verdict)
+
+
+class Scales(nn.Module):
+    """Computes something else where its flag, which its class holds, is on."""
+
+    gradient_checkpointing = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(2))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, 2 * x, use_reentrant=False) if self.gradient_checkpointing else block(x)
+        return x
+
+
+def test_a_flag_of_a_class_is_a_switch():
+    verdict = judge_model(Scales(), X)
+    assert verdict.switch == "the attribute gradient_checkpointing"
+    assert [finding.cause.name for finding in verdict.findings if not finding.remark] == ["switch-changes-more"]
+
+
+class Backbone(Scales):
+    def gradient_checkpointing_enable(self) -> None:
+        self.gradient_checkpointing = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        self.gradient_checkpointing = False
+
+
+def test_the_switch_of_a_part_of_a_model_is_found():
+    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), Backbone()), X)
+    assert verdict.switch == "gradient_checkpointing_enable() of 1" and not verdict.safe
+
+
+class Recomputes(torch.autograd.Function):
+    """A checkpoint that owes nothing to PyTorch's."""
+
+    @staticmethod
+    def forward(context, function, x, *parameters):
+        context.function = function
+        context.save_for_backward(x)
+        with torch.no_grad():
+            return function(x)
+
+    @staticmethod
+    def backward(context, gradient):
+        x = context.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = context.function(x)
+        parameters = list(context.function.parameters())
+        gradients = iter(torch.autograd.grad(y, [x, *(p for p in parameters if p.requires_grad)], gradient))
+        return None, next(gradients), *(next(gradients) if p.requires_grad else None for p in parameters)
+
+
+class OfItsOwn(nn.Module):
+    slim = False
+
+    def __init__(self, *more: nn.Module) -> None:
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(4, 4), *more, nn.Tanh())
+
+    def forward(self, x):
+        return Recomputes.apply(self.block, x, *self.block.parameters()) if self.slim else self.block(x)
+
+
+def test_a_switch_is_judged_also_where_it_does_not_reach_checkpoint():
+    verdict = judge_model(OfItsOwn(nn.Dropout(0.5)), X, switch="slim")
+    assert verdict.own is not None and not verdict.safe, str(verdict)
+    verdict = judge_model(OfItsOwn(), X, switch="slim")
+    assert verdict.own is not None and verdict.own.saved["own"] < verdict.own.saved["plain"]
+    assert [finding.scenario.name for finding in verdict.findings] == ["autocast to bfloat16"], "it forgets autocast"
+
+
+def test_a_switch_that_was_given_and_does_nothing_leaves_a_model_unjudged():
+    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), X, switch="no_such_flag")
+    assert not verdict.safe and verdict.headline() == "Sequential was not judged"
+
+
+def test_without_a_switch_the_answer_is_about_blocks():
+    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), X)
+    assert verdict.headline() == "The blocks of Sequential are safe to checkpoint as far as they were tried"
+
+
+def test_all_modules_that_a_region_calls_are_checkpointed():
+    class Segments(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)))
+            self.remat = False
+
+        def forward(self, x):
+            return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)
+
+    remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
+    assert remark.about == "blocks.2, blocks.3" and remark.what == "only blocks.0, blocks.1 are checkpointed"

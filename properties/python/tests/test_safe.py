@@ -521,3 +521,36 @@ def test_tensors_that_exchange_their_memory_get_their_own_back():
     judge(module, X)
     for parameter, (address, value) in zip(module.parameters(), before, strict=True):
         assert parameter.data_ptr() == address and torch.equal(parameter, value)
+
+
+def test_every_element_of_a_sparse_gradient_is_compared():
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.calls = nn.Embedding(2000, 2, sparse=True), 0
+
+        def forward(self, i):
+            self.calls += 1
+            scale = torch.ones(len(i), 1)
+            scale[700] += 1e-4 * self.calls
+            return self.table(i) * scale
+
+    torch.manual_seed(0)
+    verdict = judge(Rows(), torch.arange(1500), variants=["non_reentrant"])
+    assert [finding.cause.name for finding in verdict.findings] == ["counter"]
+    assert verdict.findings[0].what.startswith("gradient of table.weight: element 1400 is ")
+
+
+def test_how_many_parameters_train_is_asked_before_a_forward_freezes_them():
+    class Freezes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.second(self.first(x).tanh())
+            self.first.requires_grad_(False)
+            return y
+
+    reasons = [why for _, why in judge(Freezes(), X).not_tried]
+    assert "it has fewer than three parameters" not in reasons

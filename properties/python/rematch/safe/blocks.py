@@ -20,9 +20,13 @@ class Wrapped(Regions):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.within: set[str] = set()
+        """All that is called while a region runs, where noting_calls() tells."""
+        self.depth = 0
         self._of = {module: name for name, module in model.named_modules()}
 
     def begin(self, region: Region, recomputes: bool) -> Any:
+        self.depth += 1
         for module in State({"": region.function}).modules().values():
             name = self._of.get(module)
             if name:
@@ -30,22 +34,30 @@ class Wrapped(Regions):
                     self.names.append(name)
                 return
 
-    def has(self, name: str) -> bool:
-        """Whether the module of that name is checkpointed, alone or within another one."""
-        return any(name == one or name.startswith(one + ".") for one in self.names)
+    def end(self, token: Any) -> None:
+        self.depth -= 1
 
-    def wraps_within(self, name: str) -> bool:
-        """Whether a child of the module of that name is checkpointed, as in wrappers: something is recomputed there."""
-        return any(one.rpartition(".")[0] == name for one in self.names)
+    def recomputes(self, name: str) -> bool:
+        """Whether the module of that name is checkpointed, alone or within another one, or a child of it, as in
+        wrappers: something is recomputed there."""
+        has = any(name == one or name.startswith(one + ".") for one in self.names)
+        return has or name in self.within or any(one.rpartition(".")[0] == name for one in self.names)
 
 
 @contextmanager
-def noting_calls(model: nn.Module) -> Iterator[set[str]]:
-    """Within, the names of the modules of `model` that are called are added to the set. The hook is a global one, as
-    hooks of modules are part of the state that runs put back."""
+def noting_calls(model: nn.Module, wrapped: Wrapped) -> Iterator[set[str]]:
+    """Within, the names of the modules of `model` that are called are added to the set, and to `wrapped` those that a
+    region calls. The hook is a global one, as hooks of modules are part of the state that runs put back."""
     of = {module: name for name, module in model.named_modules()}
     called: set[str] = set()
-    handle = register_module_forward_pre_hook(lambda module, _: called.add(of.get(module, "")))
+
+    def note(module: nn.Module, _: Any) -> None:
+        name = of.get(module, "")
+        called.add(name)
+        if wrapped.depth:
+            wrapped.within.add(name)
+
+    handle = register_module_forward_pre_hook(note)
     try:
         yield called
     finally:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rematch.safe.parts import strided_parts
 from rematch.safe.run import GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
 
@@ -147,10 +148,18 @@ def _short(value: Any) -> str:
 
 
 def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
+    parts = strided_parts(expected), strided_parts(got)
+    if expected.layout == got.layout and parts[0] is not None and parts[1] is not None:
+        if len(parts[0]) != len(parts[1]):
+            return f"{len(parts[1])} parts, {versus}{len(parts[0])}"
+        texts = (_tensors_differ(a, b, versus) for a, b in zip(*parts, strict=True))
+        return next((text for text in texts if text), "")
     if (expected.shape, expected.dtype) != (got.shape, got.dtype):
         return f"{_type(got)}, {versus}{_type(expected)}"
-    if expected.layout != torch.strided or expected.is_quantized or expected.device.type == "meta":
-        return "" if str(expected) == str(got) else "other elements"
+    if expected.layout != got.layout:
+        return f"{got.layout}, {versus}{expected.layout}".replace("torch.", "")
+    if expected.device.type == "meta":
+        return ""
     expected, got = _plain(expected), _plain(got)
     if torch.equal(expected, got):
         return ""

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
+from rematch.safe.parts import strided_parts
 from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
@@ -282,8 +283,11 @@ class Digest:
 def hash_of(t: Tensor) -> int:
     """The same for tensors with the same elements, whatever their layout."""
     t = t.detach()
-    if t.is_sparse or t.layout != torch.strided or t.device.type == "meta" or t.is_quantized:
-        return hash(str(t))
+    parts = strided_parts(t)
+    if parts is not None:
+        return hash((str(t.layout), *(hash_of(part) for part in parts)))
+    if t.device.type == "meta":
+        return hash((tuple(t.shape), t.dtype))
     if type(t) is not Tensor:
         t = t.as_subclass(Tensor)
     t = t.resolve_conj().resolve_neg().contiguous().cpu()

@@ -51,6 +51,7 @@ class Judge:
         """Raises RuntimeError where the plain run fails, or does not repeat itself."""
         # Asked before any run: a forward may freeze what it has used.
         behind_frozen = self._behind_frozen()
+        self._trainable = len(self._target.state.trainable())
         first = self._first()
         before, verdict = self._random_before, self.verdict
         host = [
@@ -186,22 +187,23 @@ class Judge:
                 f"; {lost[0]} cannot be put back for the second run: hand over make=, a function that makes the module"
             )
         if moved:
-            return f"; {moved[0]}"
+            return f"; {moved[0]}; where that is not put back between runs, hand over make="
         return (
-            "; it reads a clock, randomness of the system, addresses of objects, or a kernel that is not deterministic"
+            "; it reads a clock, randomness of the system, addresses of objects, a state that is not seen (then hand "
+            "over make=, a function that makes the module), or a kernel that is not deterministic"
         )
 
     def _left_out(self, scenario: Scenario, draws: bool) -> str:
         target = self._target
         if not scenario.preserve_rng_state and draws:
             return "masks are drawn anew, as PyTorch documents"
-        if not scenario.inputs_require_grad and not target.state.trainable():
+        if not scenario.inputs_require_grad and not self._trainable:
             return "nothing else trains"
         if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
             return "the inputs that were handed over require grad"
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
-        if scenario.frozen and len(target.state.trainable()) < 3:
+        if scenario.frozen and self._trainable < 3:
             return "it has fewer than three parameters"
         modules = target.state.modules().values()
         if scenario.eval_parts and not any(has_mode(m) and m.training for m in modules):
@@ -232,7 +234,7 @@ class Judge:
                 continue
             seen = run(self._target, scenario, variant, seed)
             self.verdict.regions = max(self.verdict.regions, seen.regions)
-            if variant.own and not seen.regions and not seen.error:
+            if variant.own and self.verdict.regions and not seen.regions and not seen.error:
                 what = "checkpoint() is called in training mode only"
                 self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
             tried = self.verdict.tried[variant.name]
@@ -370,13 +372,14 @@ class Judge:
         model = self._target.function
         if self._variants == [OWN] and isinstance(model, nn.Module):
             wrapped = Wrapped(model)
-            with noting_calls(model) as called:
+            with noting_calls(model, wrapped) as called:
                 run(self._target, FIRST, OWN, self._seed, wrapped)
             # What this batch does not reach, such as a tower for images, is not held against the switch.
             reached = [name for name in repeated_children(model) if name in called]
-            missed = [name for name in reached if not (wrapped.has(name) or wrapped.wraps_within(name))]
+            missed = [name for name in reached if not wrapped.recomputes(name)]
             if wrapped.names and missed:
-                what = f"only {_list(wrapped.names)} are checkpointed"
+                others = [name for name in reached if name not in missed]
+                what = f"only {_list(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
                 self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
             self._look_at_names(model)
         saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
@@ -409,6 +412,10 @@ class Judge:
             )
         if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _are(names: Sequence[str]) -> str:
+    return "are" if len(names) > 1 else "is"
 
 
 def _list(names: Sequence[str]) -> str:

@@ -49,12 +49,16 @@ class ModelVerdict:
     own: Verdict | None
     """Its own checkpointing off against on."""
     why_not: str
+    asked: bool = False
+    """A switch was given, so that there is no answer without it."""
     blocks: list[Block] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def safe(self) -> bool:
-        """Nothing differs in what was tried, and something was tried."""
+        """Nothing differs in what was tried, and something was tried: the switch, where one was given."""
+        if self.asked and self.own is None:
+            return False
         judged = [v for v in (self.own, *(block.verdict for block in self.blocks)) if v is not None]
         return bool(judged) and all(verdict.safe for verdict in judged)
 
@@ -67,7 +71,10 @@ class ModelVerdict:
     def headline(self) -> str:
         """One line."""
         if self.safe:
-            return f"{self.name} is safe to checkpoint as far as it was tried{reservations(self.findings)}"
+            but = reservations(self.findings)
+            if self.own is None:
+                return f"The blocks of {self.name} are safe to checkpoint as far as they were tried{but}"
+            return f"{self.name} is safe to checkpoint as far as it was tried{but}"
         wrong = [f.cause.name for f in self.findings if not (f.remark or f.only_with)]
         causes = ", ".join(dict.fromkeys(wrong))
         return f"{self.name} is not safe to checkpoint ({causes})" if causes else f"{self.name} was not judged"
@@ -134,7 +141,7 @@ def judge_model(
     and kind of arguments is judged. `args`, `kwargs`: a batch. `blocks`: a pattern of names, such as
     "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `switch`:
     the name of the attribute, or a function of the model and True or False, that turns the model's
-    own checkpointing on and off; found by itself in transformers, diffusers and timm. `options`: of
+    own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of a model. `options`: of
     checkpoint(), for switches that take them. `most_blocks`: so many kinds of blocks are judged at
     most. `more`: arguments of judge() for every part.
 
@@ -150,7 +157,7 @@ def judge_model(
             found = None
         calls, wrapped = _one_step(model, args, kwargs, found)
         state.restore()
-        verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "")
+        verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "", switch is not None)
         if wrapped or found is not None:
             own = judge(
                 model,
@@ -162,7 +169,7 @@ def judge_model(
                 own=True,
                 **more,
             )
-            if own.regions:
+            if own.regions or not own.safe or own.saves:
                 verdict.own = own
             else:
                 verdict.why_not = f"{found.name if found else 'it'} was turned on, and no region was checkpointed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import copy
 import os
 import pickle
@@ -161,6 +162,11 @@ def object_restorer(value: Any) -> Restore:
     return restore
 
 
+def is_of_the_compiler(name: str) -> bool:
+    """Whether an attribute of this name is what torch.compile() notes on tensors and functions for itself."""
+    return name.startswith(("_dynamo", "_torchdynamo"))
+
+
 def can_be_given_again(value: Any) -> bool:
     """Whether this is an iterator that has copies, as those of lists have."""
     if not isinstance(value, Iterator) or isinstance(value, types.GeneratorType) or hasattr(value, "read"):
@@ -211,6 +217,15 @@ def _array_restorer(value: np.ndarray) -> Restore:
     return lambda: np.copyto(value, content) if value.flags.writeable else None
 
 
+def _buffer_restorer(value: Any) -> Restore:
+    content = copy.copy(value)
+
+    def restore() -> None:
+        value[:] = content
+
+    return restore
+
+
 def _generator_restorer(value: torch.Generator) -> Restore:
     state = value.get_state()
 
@@ -251,6 +266,7 @@ _RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
     (random.Random, _random_restorer),
     (ContextVar, _variable_restorer),
     (np.ndarray, _array_restorer),
+    ((array.array, bytearray), _buffer_restorer),
     ((list, dict, set, deque), _container_restorer),
     (MutableMapping, _mapping_restorer),
     ((types.GeneratorType, Iterator), _iterator_restorer),

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.safe import regions, wide
 from rematch.safe.ambient import switches
+from rematch.safe.parts import strided_parts
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, GENERATOR, GLOBAL, TAG, Leaf, State
 from rematch.safe.tape import Tape
@@ -347,6 +348,8 @@ def _weighted(outputs: Sequence[Tensor]) -> Tensor | None:
     for output in outputs:
         if not _has_history(output):
             continue
+        if output.is_nested:
+            output = torch.cat([part.reshape(-1) for part in output.unbind()])
         if output.is_complex():
             output = torch.view_as_real(output)
         w = torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
@@ -371,10 +374,11 @@ def counting_saved(saved: dict[int, int], modules: Iterable[nn.Module]) -> Itera
     alive = []
 
     def pack(t: Tensor) -> Tensor:
-        storage = t.untyped_storage()
-        if storage.data_ptr() not in own:
-            saved[storage.data_ptr()] = storage.nbytes()
-            alive.append(t)
+        for part in strided_parts(t.detach()) or [t]:
+            storage = part.untyped_storage()
+            if storage.data_ptr() not in own:
+                saved[storage.data_ptr()] = storage.nbytes()
+                alive.append(part)
         return t
 
     with saved_tensors_hooks(pack, lambda t: t):

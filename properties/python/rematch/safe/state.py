@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import array
 import dataclasses
 import functools
+import itertools
 import pickle
+import queue
 import random
 import sys
 import threading
 import types
-from collections import deque
+from collections import UserList, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,6 +36,7 @@ from rematch.safe.restore import (
     environment,
     environment_restorer,
     function_restorer,
+    is_of_the_compiler,
     object_restorer,
     restorer,
     tensor_restorer,
@@ -52,6 +56,17 @@ _SCALARS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.devi
 _MOST_NODES = 200_000
 _MOST_ENTRIES = 64
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
+
+
+_OF_LIBRARIES = (
+    threading.local,
+    types.SimpleNamespace,
+    argparse.Namespace,
+    queue.Queue,
+    UserList,
+    torch.quasirandom.SobolEngine,
+)
+"""Classes of libraries whose objects hold what the user put there: they are looked into like those of the user."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +165,7 @@ class State:
     def _nodes(self) -> Iterator[_Node]:
         seen: set[int] = set()
         alive: list[Any] = []
+        first: dict[str, Any] = {}
         self._visited.clear()
         waiting = deque(_Node(name, ATTRIBUTE, value, "") for name, value in self.roots.items())
         while waiting:
@@ -162,6 +178,16 @@ class State:
                 alive.append(value)
             if len(alive) > _MOST_NODES:
                 return
+            beside = node.kind in (GLOBAL, CLOSURE) and hasattr(type(self.roots.get("")), node.name)
+            if node.name not in first and not beside:
+                first[node.name] = value
+            elif _is_state(value):
+                # A global may be called like an attribute, also one that the first forward makes, and a variable of
+                # one function like that of another.
+                if beside or _is_state(first[node.name]):
+                    others = (f"{node.name} ({n})" for n in itertools.count(2))
+                    node = dataclasses.replace(node, name=next(name for name in others if name not in first))
+                first[node.name] = value
             yield node
             waiting.extend(self._below(node))
 
@@ -189,7 +215,8 @@ class State:
                 yield _Node(f"{name}[{index}]", node.kind, part, node.owner)
         elif isinstance(value, Tensor):
             for key, part in list(value.__dict__.items()):
-                yield _Node(_dot(name, key), TAG, part, type(value).__name__)
+                if not (is_of_the_compiler(key) or (value.is_nested and key.startswith("_"))):
+                    yield _Node(_dot(name, key), TAG, part, type(value).__name__)
             if type(value) is not Tensor and type(value) is not nn.Parameter and not is_library(type(value).__module__):
                 yield from self._of_class(type(value))
         elif isinstance(value, types.CellType):
@@ -243,7 +270,7 @@ class State:
             else:
                 yield _Node(variable, CLOSURE, value, "")
         for key, part in function.__dict__.items():
-            if _is_state(part) or callable(part):
+            if (_is_state(part) or callable(part)) and not is_of_the_compiler(key):
                 yield _Node(f"{function.__name__}.{key}", ATTRIBUTE, part, "")
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             if not isinstance(part, _SCALARS) and _is_state(part):
@@ -308,7 +335,7 @@ def _is_object(value: Any) -> bool:
     """Whether this is an object of a class that is not a library's: its attributes are looked into."""
     if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, nn.Module, Tensor, BaseException)):
         return False
-    if isinstance(value, (threading.local, types.SimpleNamespace, argparse.Namespace)):
+    if isinstance(value, _OF_LIBRARIES):
         return True
     return not is_library(type(value).__module__) and not callable(getattr(value, "__wrapped__", None))
 
@@ -322,6 +349,8 @@ def _is_state(value: Any) -> bool:
         list,
         set,
         deque,
+        array.array,
+        bytearray,
         *_SCALARS,
         torch.Generator,
         np.random.Generator,
@@ -361,6 +390,8 @@ def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
         return of_tensor(value.get_state())
     if isinstance(value, np.ndarray):
         return value.copy() if value.dtype != object else NOTHING
+    if isinstance(value, (array.array, bytearray)):
+        return np.array(value)
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, np.random.RandomState):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,10 @@ _METHODS = (
 _SETTERS = ("set_grad_checkpointing", "set_gradient_checkpointing")
 """Of timm, and of older releases of others."""
 _WORDS = ("checkpoint", "ckpt", "remat", "recompute", "switch")
+_NO_SWITCH = ("supports_", "can_", "has_", "is_")
+"""So begin flags of classes that say what the class is able to."""
+_WITH_METHODS = ("torch", "transformers", "diffusers", "timm")
+"""Flags of classes of these are set by methods, together with what belongs to them."""
 _MOST_FLAGS = 16
 
 
@@ -28,15 +32,49 @@ class Switch:
 
 
 def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | None:
-    """The switch of the library that the model comes from; `options` of checkpoint() where it takes them."""
+    """The switch of the library that the model or its parts come from, and the flag of a model's own; `options` of
+    checkpoint() where it takes them."""
+    found = _library_switch(model, options)
+    if found is not None:
+        return found
+    parts = _library_parts(model, options)
+    inside = {id(m) for part, _ in parts.values() for m in part.modules()}
+    flags = [name for name in _flags(model, inside) if is_named_after_checkpointing(name)]
+    own = flag_switch(flags[0]) if flags else None
+    if not parts:
+        return own
+
+    def turn(model: Any, to: bool) -> None:
+        if own is not None:
+            own.turn(model, to)
+        for name, (_, switch) in parts.items():
+            switch.turn(model.get_submodule(name), to)
+
+    names = [own.name] if own is not None else []
+    return Switch(" and ".join(names + [f"{switch.name} of {name}" for name, (_, switch) in parts.items()]), turn)
+
+
+def _library_parts(model: Any, options: dict[str, Any] | None) -> dict[str, tuple[nn.Module, Switch]]:
+    """The outermost submodules that have a library's switch, such as a backbone in a model of one's own."""
+    found: dict[str, tuple[nn.Module, Switch]] = {}
+    if not isinstance(model, nn.Module) or any(hasattr(model, on) for on, _ in _METHODS):
+        # A library's model without the switch does not have it for a reason.
+        return found
+    for name, part in model.named_modules():
+        switch = None if any(name.startswith(f"{outer}.") for outer in found) else _library_switch(part, options)
+        if name and switch is not None:
+            found[name] = part, switch
+    return found
+
+
+def _library_switch(model: Any, options: dict[str, Any] | None) -> Switch | None:
     for on, off in _METHODS:
         if hasattr(model, on) and hasattr(model, off) and getattr(model, "supports_gradient_checkpointing", True):
             return _methods(on, off, options)
     for name in _SETTERS:
         if callable(getattr(model, name, None)):
             return Switch(f"{name}()", lambda m, to, name=name: getattr(m, name)(to))
-    flags = [name for name in _flags(model) if is_named_after_checkpointing(name)]
-    return flag_switch(flags[0]) if flags else None
+    return None
 
 
 def _methods(on: str, off: str, options: dict[str, Any] | None) -> Switch:
@@ -68,16 +106,27 @@ def flag_switch(name: str) -> Switch:
 
     def turn(model: Any, to: bool) -> None:
         for module in model.modules() if isinstance(model, nn.Module) else ():
-            if isinstance(module.__dict__.get(name), bool):
+            if name in _flags_of(module):
                 setattr(module, name, to)
 
     return Switch(f"the attribute {name}", turn)
 
 
-def _flags(model: Any) -> dict[str, bool]:
+def _flags(model: Any, but: Collection[int] = ()) -> dict[str, bool]:
+    """Flags of the modules of a model and whether one is on; modules whose id() is in `but` are left out."""
     found: dict[str, bool] = {}
     for module in model.modules() if isinstance(model, nn.Module) else ():
-        for name, value in module.__dict__.items():
-            if isinstance(value, bool) and name != "training" and not name.startswith("_"):
-                found[name] = found.get(name, False) or value
+        for name, value in _flags_of(module).items() if id(module) not in but else ():
+            found[name] = found.get(name, False) or value
     return found
+
+
+def _flags_of(module: nn.Module) -> dict[str, bool]:
+    """The flags of a module itself, and those of its class that may be switches."""
+    found: dict[str, bool] = {}
+    for kind in reversed(type(module).__mro__):
+        if kind.__module__.split(".")[0] not in _WITH_METHODS:
+            found |= {name: v for name, v in vars(kind).items() if isinstance(v, bool) and name[0] != "_"}
+    found = {name: v for name, v in found.items() if not name.startswith(_NO_SWITCH)}
+    own = {name: v for name, v in module.__dict__.items() if isinstance(v, bool) and name[0] != "_"}
+    return {name: value for name, value in (found | own).items() if name != "training"}

@@ -13,6 +13,8 @@ from types import FunctionType
 from typing import Any
 from unittest import mock
 
+import torch
+
 _SECONDS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
 _STEP = 1_000_000
 
@@ -55,8 +57,14 @@ class Tape:
             yield time, f"{name}_ns", lambda name=name: 1_000_000_007 + 370_000_003 * self._next(f"time.{name}_ns")
         for module, name in ((os, "urandom"), (random, "_urandom")):
             yield module, name, self._bytes
-
+        for module in (torch, torch.random):
+            yield module, "seed", self._seed
         yield datetime, "datetime", self._datetime()
+
+    def _seed(self) -> int:
+        seed = self._next("torch.seed")
+        torch.manual_seed(seed)
+        return seed
 
     def _datetime(self) -> type:
         read = self._next

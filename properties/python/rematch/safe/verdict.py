@@ -107,6 +107,11 @@ class Verdict:
         harmless = all(finding.remark or finding.only_with for finding in self.findings)
         return harmless and any(self.tried.values())
 
+    @property
+    def saves(self) -> bool:
+        """Checkpointed, autograd keeps something else than plain."""
+        return any(n != self.saved["plain"] for n in self.saved.values())
+
     def __str__(self) -> str:
         return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings), self._rests_on()])
 
@@ -151,8 +156,9 @@ class Verdict:
         if self.saved:
             plain = self.saved["plain"]
             saves = [f"{_bytes(n)} {name}" for name, n in self.saved.items() if name != "plain"]
-            lines.append(f"saved       {_bytes(plain)} for the backward, plain; {', '.join(saves)}")
-            if all(n >= plain for n in self.saved.values()):
+            checkpointed = f"; {', '.join(saves)}" if saves else ""
+            lines.append(f"saved       {_bytes(plain)} for the backward, plain{checkpointed}")
+            if saves and all(n >= plain for n in self.saved.values()):
                 lines.append(" " * 12 + "checkpointing saves nothing: what it keeps is needed anyway")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)

@@ -112,7 +112,7 @@ _LOOKED_AT = {
 def ruled_out(evidence: Evidence) -> str:
     """What the recomputation found unchanged since its forward, and what it found changed."""
     if evidence.again is None:
-        return "no region was recomputed"
+        return "no region of torch.utils.checkpoint was recomputed; what another function runs is not watched"
     changed = {change.kind: change.name for change in evidence.entered}
     same = [name for name, kinds in _LOOKED_AT.items() if not changed.keys() & set(kinds)]
     texts = [since(evidence) or "the same operators compute the same values"]

@@ -31,7 +31,8 @@ BACKWARD_WITHIN = Cause(
 )
 NESTED_INPUT = Cause(
     "nested-input",
-    "{name} is within a container: the reentrant variant gives gradients to tensors that are arguments themselves",
+    "{name} is a keyword argument, or within a container: the reentrant variant gives gradients to tensors that are "
+    "positional arguments themselves",
     "Use use_reentrant=False, or pass tensors as positional arguments.",
 )
 NESTED_OUTPUT = Cause(
@@ -42,8 +43,8 @@ NESTED_OUTPUT = Cause(
 )
 SIDE_OUTPUT = Cause(
     "side-output",
-    "The forward leaves {name} on the module: in a reentrant checkpoint it has no gradient",
-    "Use use_reentrant=False, or return it as an output (an auxiliary loss that is read from the module trains "
+    "The forward leaves {name} behind: in a reentrant checkpoint it has no gradient",
+    "Use use_reentrant=False, or return it as an output (an auxiliary loss that is read from where it was left trains "
     "nothing).",
 )
 NOT_PRESERVED = Cause(
@@ -99,6 +100,13 @@ GRAPH_SHARED = Cause(
     "Two recomputations go back through one graph outside of them ({name}): a reentrant region uses a tensor that is "
     "no argument of it",
     "Pass the tensor as an argument, or use use_reentrant=False.",
+)
+RAGGED = Cause(
+    "ragged-size",
+    "The forward makes a nested tensor, and the recomputation another one: the ragged size of each has a name of its "
+    "own, by which PyTorch compares them",
+    "Pass the nested tensor, or its offsets, as an argument: nested tensors are of one size where they share their "
+    "offsets. Hooks that offload saved tensors exchange the offsets, too.",
 )
 POLICY = Cause(
     "policy",
@@ -168,7 +176,9 @@ COMPILED = Cause(
 
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
+    (CACHE, lambda e: rules.cache(e) if e.scenario.policy and e.right_otherwise else None),
     (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
+    (RAGGED, rules.ragged),
     (OFFLOADED, rules.offloaded),
     (DETACHED_OUTPUT, rules.detached_output),
     (NESTED_OUTPUT, rules.nested_output),

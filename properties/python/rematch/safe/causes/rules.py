@@ -3,6 +3,8 @@ the one."""
 
 from __future__ import annotations
 
+import re
+
 from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
@@ -166,6 +168,12 @@ def in_place(e: Evidence) -> str | None:
 
 def text(*parts: str) -> ComputationRule:
     return lambda e: e.error.split("\n")[0][:160] if any(part in e.error for part in parts) else None
+
+
+def ragged(e: Evidence) -> str | None:
+    """The same but for the symbol of a ragged size."""
+    symbols = re.findall(r"torch\.Size\(\[[^\]]*\b(j\d+)\b", e.error) if "different metadata" in e.error else []
+    return "" if len(set(symbols)) > 1 else None
 
 
 _FAST = ("_native_multi_head_attention", "_transformer_encoder_layer_fwd", "_nested_tensor", "_addmm_activation")

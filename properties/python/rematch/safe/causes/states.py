@@ -254,6 +254,9 @@ def _is_left_by_early_stop(change: Change, evidence: Evidence) -> bool:
     first, again, name = evidence.forward, evidence.again, change.name
     if first is None or again is None or evidence.reentrant or not evidence.scenario.early_stop:
         return False
+    if {c.name for c in evidence.written} & {c.name for c in evidence.entered}:
+        # It does not stop short of the same: the forward left another state for it to begin with.
+        return False
     same, other = ([c for c in changes(e.entry, e.exit) if c.name == name] for e in (first, again))
     return name in first.entry and not same and bool(other)
 

@@ -1,0 +1,30 @@
+"""Tensors of other layouts, taken apart into strided ones, of which every element can be compared."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_COMPRESSED = {
+    torch.sparse_csr: ("crow_indices", "col_indices"),
+    torch.sparse_bsr: ("crow_indices", "col_indices"),
+    torch.sparse_csc: ("ccol_indices", "row_indices"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices"),
+}
+
+
+def strided_parts(t: Tensor) -> list[Tensor] | None:
+    """The strided tensors that hold the elements of `t`; None for one that is strided itself, or holds none."""
+    if t.device.type == "meta":
+        return None
+    if t.is_nested:
+        return list(t.unbind())
+    if t.layout == torch.sparse_coo:
+        # An uncoalesced tensor has many forms.
+        whole = t.coalesce()
+        return [whole.indices(), whole.values()]
+    if t.layout in _COMPRESSED:
+        return [*(getattr(t, name)() for name in _COMPRESSED[t.layout]), t.values()]
+    if t.layout != torch.strided:
+        return [t.to_dense()]
+    return [t.int_repr(), t.dequantize()] if t.is_quantized else None
