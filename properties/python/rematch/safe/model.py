@@ -141,9 +141,9 @@ def judge_model(
     and kind of arguments is judged. `args`, `kwargs`: a batch. `blocks`: a pattern of names, such as
     "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `switch`:
     the name of the attribute, or a function of the model and True or False, that turns the model's
-    own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of a model. `options`: of
-    checkpoint(), for switches that take them. `most_blocks`: so many kinds of blocks are judged at
-    most. `more`: arguments of judge() for every part.
+    own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of
+    a model. `options`: of checkpoint(), for switches that take them. `most_blocks`: so many kinds of
+    blocks are judged at most. `more`: arguments of judge() for every part.
 
     The model is left as it was. Raises RuntimeError where a plain step fails.
     """
