@@ -118,6 +118,9 @@ struct CaseChoice {
   std::string mix;
 
   void add_options(Command& command);
+  /// Throws UsageError where no case is named, or two: before a subject is started, which takes
+  /// long.
+  void require() const;
   /// `within`: what the subject implements. A number of a hunt means the case that the hunt of such
   /// a subject has. Throws UsageError for a file with other features.
   Case load(const Scope& scope) const;

@@ -221,12 +221,22 @@ void CaseChoice::add_options(Command& command) {
   command.add("--mix", mix, "MIX", "Mix of that hunt: standard or wide (default: wide)");
 }
 
+void CaseChoice::require() const {
+  if (!file.empty() && (!seed.empty() || !number.empty())) {
+    throw UsageError("expected a case file, or --seed and --case, got both");
+  }
+  if (!file.empty() && !mix.empty()) {
+    throw UsageError("--mix has no effect on a case file: leave it out");
+  }
+  if (file.empty() && (seed.empty() || number.empty())) {
+    throw UsageError("expected a case file, or --seed S and --case K, got neither");
+  }
+}
+
 Case CaseChoice::load(const Scope& scope) const {
+  require();
   const Mix of_hunt = mix.empty() ? Mix::wide : parse_mix(mix);
   if (!file.empty()) {
-    if (!seed.empty() || !number.empty())
-      throw UsageError("expected a case file, or --seed and --case, got both");
-    if (!mix.empty()) throw UsageError("--mix has no effect on a case file: leave it out");
     Case c = load_case(file);
     try {
       check_options(c.options, scope.options);
@@ -237,9 +247,6 @@ Case CaseChoice::load(const Scope& scope) const {
       throw UsageError(fmt::format("{}: the subject does not implement:{}", file, names));
     }
     return c;
-  }
-  if (seed.empty() || number.empty()) {
-    throw UsageError("expected a case file, or --seed S and --case K, got neither");
   }
   return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0),
                        scope);

@@ -363,6 +363,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"check --regressions /nowhere", "/nowhere"},
       {"replay", "--seed S"},
       {"replay --seed 1", "--case K"},
+      {"replay --subject 'sh /nowhere.sh'", "expected a case file"},
       {"replay /nowhere.json", "/nowhere.json"},
       {"replay /nowhere.json", "No such file or directory"},
       {"scenario one_segment --epochs 3", "--epochs has no effect on one_segment"},

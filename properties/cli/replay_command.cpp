@@ -233,6 +233,7 @@ int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
   const Profile known = a.subject.known();
+  a.choice.require();
   const std::unique_ptr<Subject> subject = a.subject.make();
   const Case c = a.choice.load(subject->declares().scope);
   Replay r;

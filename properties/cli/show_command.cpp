@@ -55,6 +55,7 @@ Json show_json(const Replay& r) {
 }
 
 int show(const ShowArguments& a) {
+  a.choice.require();
   const std::unique_ptr<Subject> subject = a.subject.make();
   const Case c = a.choice.load(subject->declares().scope);
   Replay r;
