@@ -71,7 +71,4 @@ class TakesNestedRows(Inner):
         return self.inner(rows).tanh()
 
 
-takes(
-    "TakesNestedRows",
-    torch.nested.nested_tensor([torch.ones(2, 4), torch.full((3, 4), 0.5)], layout=torch.jagged),
-)
+takes("TakesNestedRows", torch.nested.nested_tensor([torch.ones(2, 4), torch.full((3, 4), 0.5)], layout=torch.jagged))

@@ -173,7 +173,7 @@ def test_choices_that_help_lists_are_those_there_are():
     from rematch.plan.model import OPTIMIZERS
     from rematch.safe import VARIANTS
 
-    assert (safe.VARIANTS, plan.OPTIMIZERS) == (tuple(VARIANTS), tuple(OPTIMIZERS))
+    assert (tuple(VARIANTS), tuple(OPTIMIZERS)) == (safe.VARIANTS, plan.OPTIMIZERS)
 
 
 def test_both_spellings_know_the_same_commands():

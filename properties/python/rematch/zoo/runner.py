@@ -8,7 +8,7 @@ import resource
 import select
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from rematch.zoo import NotBuilt, build
@@ -136,7 +136,7 @@ def _judge_in_child(place: str, write: int) -> None:
     os._exit(0)
 
 
-def judged(places: Sequence[str], limit: float, jobs: int) -> Iterator[Record]:
+def judged(places: Sequence[str], limit: float, jobs: int) -> Generator[Record, None, None]:
     """The records of models, `jobs` at a time and in the order in which they are done; each may take `limit`
     seconds. Those that run are ended where it is left early."""
     waiting = list(reversed(places))

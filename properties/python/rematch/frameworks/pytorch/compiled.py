@@ -187,8 +187,8 @@ class CompiledModel(TorchModel):
         return run
 
     def _broken(self, begin: int, end: int, checkpointed: bool) -> Callable[..., Values]:
-        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of a value
-        that it uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
+        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what it
+        uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
         belongs to that: a break within what others share, a layer's function say, is an error."""
         names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
         names["whole"] = torch._dynamo.error_on_graph_break
@@ -279,9 +279,7 @@ class CompiledSubject(TorchSubject):
 
     tries_promises = False
     checkpoint_function = "lambda run, **o: partial(checkpoint, run, **{'use_reentrant': False, **o})"
-    imports = (
-        f"{TorchSubject.imports}\nfrom functools import partial\nfrom torch.utils.checkpoint import checkpoint"
-    )
+    imports = f"{TorchSubject.imports}\nfrom functools import partial\nfrom torch.utils.checkpoint import checkpoint"
 
     def __init__(self, compilation: Compilation, variant: str = "both") -> None:
         budget = "" if compilation.budget is None else f" budget {compilation.budget:g}"

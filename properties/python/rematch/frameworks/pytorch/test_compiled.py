@@ -132,8 +132,7 @@ def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_d
 
 
 @pytest.mark.parametrize(
-    ("graphs", "plain", "checkpointed"),
-    [("one", 1, 1), ("several", 2, 2), ("several, and within segments", 3, 1)],
+    ("graphs", "plain", "checkpointed"), [("one", 1, 1), ("several", 2, 2), ("several, and within segments", 3, 1)]
 )
 def test_graph_breaks_are_the_same_in_both_runs_and_a_checkpoint_around_one_runs_eagerly(
     start_python, graphs, plain, checkpointed
