@@ -1,0 +1,181 @@
+"""What a verdict of judge() rests on: what it counts, sees, rules out and leaves open."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rematch.safe import judge  # noqa: E402
+from rematch.safe.causes import ruled_out  # noqa: E402
+from rematch.safe.evidence import Evidence, Execution  # noqa: E402
+from rematch.safe.run import Seen  # noqa: E402
+from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
+from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
+from torch import nn  # noqa: E402
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+def test_the_verdict_says_what_it_rests_on():
+    verdict = judge(nn.Linear(4, 4), X)
+    text = str(verdict)
+    assert "safe to checkpoint as far as it was tried" in text
+    assert "not tried   only the first input requires grad: it has one input" in text
+    assert "not seen    what a forward writes outside of Python and PyTorch" in text
+    assert "one training step" in verdict.tried["reentrant"]
+    as_data = json.loads(verdict.json())
+    assert as_data["safe"] and as_data["saved_bytes"]["plain"] == X.nbytes
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "plain", "checkpointed"),
+    [
+        (nn.Linear(128, 32), (64, 128), 32_768, 32_768),
+        (nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32)), (64, 32), 73_728, 8_192),
+    ],
+)
+def test_bytes_that_wait_for_the_backward_are_counted(module, shape, plain, checkpointed):
+    """Of a linear layer the input waits, of GELU its own: 64 x 128 floats are 32,768 bytes."""
+    saved = judge(module, torch.randn(shape)).saved
+    assert saved == {"plain": plain, "reentrant": checkpointed, "non_reentrant": checkpointed}
+
+
+def test_a_context_that_the_caller_leaves_before_the_backward_can_be_asked_about():
+    class Coarse(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            return made * 2 if func is torch.sigmoid else made
+
+    def gate(x):
+        return torch.sigmoid(x).tanh()
+
+    assert judge(gate, X).safe
+    verdict = judge(gate, X, within=Coarse)
+    assert {finding.cause.name for finding in verdict.findings} == {"context-closed"}, verdict.report()
+
+
+def test_what_differs_in_the_last_half_of_a_double_is_seen():
+    class Drifts(nn.Module):
+        calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return (x * (1 + self.calls * 1e-9)).tanh()
+
+    verdict = judge(Drifts(), X.double(), variants="non_reentrant")
+    assert any(finding.computed for finding in verdict.findings), verdict.report()
+
+
+def test_a_class_that_a_function_closes_over_is_looked_into():
+    kept = []
+
+    class Reads(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            kept.append(x.detach().clone())
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * len(kept)
+
+    # tanh() saves its result, for which the region runs again.
+    verdict = judge(lambda x: Reads.apply(x).tanh(), X, variants="non_reentrant")
+    assert [finding.cause.name for finding in verdict.findings] == ["closure-changed"], verdict.report()
+    assert kept == []
+
+
+def test_what_was_ruled_out_is_only_what_was_found_unchanged():
+    def execution(calls, dtype):
+        entry = {"calls": Leaf(GLOBAL, calls), "mean": Leaf(BUFFER, 0)}
+        return Execution(calls > 0, False, entry, {"grad mode": True, "the default dtype": dtype})
+
+    seen = Seen()
+    evidence = Evidence(None, FIRST, NON_REENTRANT, seen, seen, [], execution(0, "a"), execution(1, "b"))
+    text = ruled_out(evidence)
+    assert "unchanged when the recomputation began: random states, parameters, buffers" in text
+    assert "globals" not in text
+    assert "changed: calls; other modes of PyTorch: the default dtype" in text
+
+
+def test_a_partly_frozen_module_is_safe_with_a_reservation():
+    module = nn.Sequential(nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 4))
+    verdict = judge(module, X)
+    assert verdict.safe
+    assert "but NOT with use_reentrant=True behind frozen weights" in verdict.headline()
+    assert judge(module, X, variants="non_reentrant").headline().endswith("non_reentrant")
+
+
+class RoundsAtRandom(torch.autograd.Function):
+    """Under autocast its gradient is never the same."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.cast = torch.is_autocast_enabled("cpu")
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * (1 + int.from_bytes(os.urandom(4), "big") / 2**32) if ctx.cast else gradient
+
+
+def test_what_two_plain_runs_of_a_situation_do_not_agree_on_is_not_held_against_a_module():
+    block = nn.Linear(4, 4)
+    verdict = judge(lambda x: RoundsAtRandom.apply(block(x)), X)
+    assert verdict.safe, verdict
+    assert ("gradient of block.weight, autocast to bfloat16", "it differs between two plain runs") in verdict.not_tried
+
+
+def test_tensors_that_exchange_their_memory_get_their_own_back():
+    class Exchanges(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            a, b = self.inner.weight, self.other.weight
+            a.data, b.data = b.data, a.data
+            return self.inner(x).tanh() + self.other(x)
+
+    module = Exchanges()
+    before = [(p.data_ptr(), p.detach().clone()) for p in module.parameters()]
+    judge(module, X)
+    for parameter, (address, value) in zip(module.parameters(), before, strict=True):
+        assert parameter.data_ptr() == address and torch.equal(parameter, value)
+
+
+def test_every_element_of_a_sparse_gradient_is_compared():
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.calls = nn.Embedding(2000, 2, sparse=True), 0
+
+        def forward(self, i):
+            self.calls += 1
+            scale = torch.ones(len(i), 1)
+            scale[700] += 1e-4 * self.calls
+            return self.table(i) * scale
+
+    torch.manual_seed(0)
+    verdict = judge(Rows(), torch.arange(1500), variants=["non_reentrant"])
+    assert [finding.cause.name for finding in verdict.findings] == ["counter"]
+    assert verdict.findings[0].what.startswith("gradient of table.weight: element 1400 is ")
+
+
+def test_how_many_parameters_train_is_asked_before_a_forward_freezes_them():
+    class Freezes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            y = self.second(self.first(x).tanh())
+            self.first.requires_grad_(False)
+            return y
+
+    reasons = [why for _, why in judge(Freezes(), X).not_tried]
+    assert "it has fewer than three parameters" not in reasons
