@@ -281,16 +281,14 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratc
 template <typename T>
 void conv2d_grad_bias(const Conv2dShape& s, const T* gy, T* gb) {
   const std::int64_t plane = s.out_h() * s.out_w();
+  if (plane == 1) {
+    return column_sums<double>(
+        s.n, s.out_c,
+        [=](std::int64_t n, std::int64_t o) { return static_cast<double>(gy[n * s.out_c + o]); },
+        [=](std::int64_t o, double total) { gb[o] = static_cast<T>(total); });
+  }
   const std::int64_t grain = kGrain / std::max<std::int64_t>(s.n * plane, 1) + 1;
-  parallel(s.out_c, grain, 1, [&](std::int64_t begin, std::int64_t end) {
-    if (plane == 1) {
-      return column_sums<double>(
-          s.n, end - begin,
-          [=](std::int64_t n, std::int64_t j) {
-            return static_cast<double>(gy[n * s.out_c + begin + j]);
-          },
-          [=](std::int64_t j, double total) { gb[begin + j] = static_cast<T>(total); });
-    }
+  parallel(s.out_c, grain, 1, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t o = begin; o < end; ++o) {
       LaneSum<T> sum;
       for (std::int64_t n = 0; n < s.n; ++n) {

@@ -4,7 +4,6 @@
 
 #include "engine/cpu/product.h"
 #include "engine/cpu/reduce.h"
-#include "engine/cpu/threads.h"
 
 namespace rematch::cpu {
 
@@ -40,12 +39,9 @@ void linear_grad_weight(const T* gy, const T* x, T* gw, std::int64_t n, std::int
 
 template <typename T>
 void sum_rows(const T* gy, T* gb, std::int64_t n, std::int64_t m) {
-  parallel(
-      m, kGrain / std::max<std::int64_t>(n, 1) + 1, 16, [=](std::int64_t begin, std::int64_t end) {
-        column_sums<T>(
-            n, end - begin, [=](std::int64_t i, std::int64_t j) { return gy[i * m + begin + j]; },
-            [=](std::int64_t j, double total) { gb[begin + j] = static_cast<T>(total); });
-      });
+  column_sums<T>(
+      n, m, [=](std::int64_t i, std::int64_t j) { return gy[i * m + j]; },
+      [=](std::int64_t j, double total) { gb[j] = static_cast<T>(total); });
 }
 
 REMATCH_LINEAR_KERNELS(REMATCH_INSTANTIATE);

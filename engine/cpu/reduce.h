@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/cpu/threads.h"
 #include "engine/math/lane_order.h"
 
 namespace rematch::cpu {
@@ -72,24 +73,28 @@ double lane_sum(std::int64_t n, const Value& value) {
 }
 
 /// Calls out(j, total) with the sum of value(row, j) over the rows, for each of `cols` columns: in
-/// Sum within a chunk of math::kChunkRows rows, a math::GroupedSum in double across.
+/// Sum within a chunk of math::kChunkRows rows, a math::GroupedSum in double across. Threads share
+/// out columns.
 template <typename Sum, typename Value, typename Out>
 void column_sums(std::int64_t rows, std::int64_t cols, const Value& value, const Out& out) {
   // So many side by side, for a column's elements lie far apart.
   constexpr std::int64_t kTile = 64;
-  for (std::int64_t left = 0; left < cols; left += kTile) {
-    const std::int64_t count = std::min(kTile, cols - left);
-    math::GroupedSum<double> total[kTile];
-    for (std::int64_t first = 0; first < rows; first += math::kChunkRows) {
-      const std::int64_t last = std::min(rows, first + math::kChunkRows);
-      Sum chunk[kTile] = {};
-      for (std::int64_t r = first; r < last; ++r) {
-        for (std::int64_t j = 0; j < count; ++j) chunk[j] += value(r, left + j);
+  const std::int64_t grain = kGrain / std::max<std::int64_t>(rows, 1) + 1;
+  parallel(cols, grain, 16, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t left = begin; left < end; left += kTile) {
+      const std::int64_t count = std::min(kTile, end - left);
+      math::GroupedSum<double> total[kTile];
+      for (std::int64_t first = 0; first < rows; first += math::kChunkRows) {
+        const std::int64_t last = std::min(rows, first + math::kChunkRows);
+        Sum chunk[kTile] = {};
+        for (std::int64_t r = first; r < last; ++r) {
+          for (std::int64_t j = 0; j < count; ++j) chunk[j] += value(r, left + j);
+        }
+        for (std::int64_t j = 0; j < count; ++j) total[j].add(static_cast<double>(chunk[j]));
       }
-      for (std::int64_t j = 0; j < count; ++j) total[j].add(static_cast<double>(chunk[j]));
+      for (std::int64_t j = 0; j < count; ++j) out(left + j, total[j].total());
     }
-    for (std::int64_t j = 0; j < count; ++j) out(left + j, total[j].total());
-  }
+  });
 }
 
 }  // namespace rematch::cpu

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/cpu/reduce.h"
+#include "engine/cpu/threads.h"
 #include "engine/math/normalise.h"
 #include "engine/math/pointwise.h"
 
@@ -12,6 +13,15 @@
 namespace rematch::cpu {
 
 namespace detail {
+
+/// Calls work(row) for all rows, on threads().
+template <typename Work>
+void for_each_row(std::int64_t rows, std::int64_t cols, const Work& work) {
+  parallel(rows, kGrain / std::max<std::int64_t>(cols, 1) + 1, 1,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t r = begin; r < end; ++r) work(r);
+           });
+}
 
 /// Calls work(first, count) for a row's elements: all at once where each has a channel of its own,
 /// else a block of LaneSum at a time. A sum to which the blocks are added one by one is that of the
@@ -51,17 +61,19 @@ const T* of_block(const math::RowChannels& channels, const T* parameter, std::in
 
 }  // namespace detail
 
-/// y = (x - mean) * rstd * w + b in each row of x[rows, channels.columns()], with the row's mean
-/// and biased variance and rstd = 1 / sqrt(var + eps), both LaneSums of the row as one run. `w` and
-/// `b` may be null. A null `mean` is for 0: rstd = 1 / sqrt(mean(x^2) + eps).
+/// y = (x - mean) * rstd * w + b in each row of all_x[rows, channels.columns()], with the row's
+/// mean and biased variance and rstd = 1 / sqrt(var + eps), both LaneSums of the row as one run.
+/// `w` and `b` may be null. A null `mean` is for 0: rstd = 1 / sqrt(mean(x^2) + eps).
 template <typename T>
-void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const T* x, const T* w,
-                    const T* b, T eps, T* y, T* mean, T* rstd) {
+void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const T* all_x,
+                    const T* w, const T* b, T eps, T* all_y, T* mean, T* rstd) {
   const std::int64_t cols = channels.columns();
   const auto count = static_cast<double>(cols);
-  T w_block[math::kSumBlock];
-  T b_block[math::kSumBlock];
-  for (std::int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
+  detail::for_each_row(rows, cols, [=, &channels](std::int64_t r) {
+    T w_block[math::kSumBlock];
+    T b_block[math::kSumBlock];
+    const T* const x = all_x + r * cols;
+    T* const y = all_y + r * cols;
     if (mean != nullptr) {
       mean[r] = static_cast<T>(lane_sum<T>(cols, [=](std::int64_t i) { return x[i]; }) / count);
     }
@@ -80,18 +92,21 @@ void normalise_rows(std::int64_t rows, const math::RowChannels& channels, const 
         to[i] = math::layer_norm(from[i], centre, factor, wb, bb, i);
       }
     });
-  }
+  });
 }
 
 /// With xhat = (x - mean) * rstd and h = gy * w: gx = rstd * (h - mean(h) - xhat * mean(h * xhat))
 /// in each row, the sums as above. `w` may be null. With a null `mean` xhat = x * rstd, and mean(h)
 /// is left out.
 template <typename T>
-void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channels, const T* gy,
-                             const T* x, const T* mean, const T* rstd, const T* w, T* gx) {
+void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channels, const T* all_gy,
+                             const T* all_x, const T* mean, const T* rstd, const T* w, T* all_gx) {
   const std::int64_t cols = channels.columns();
-  T w_block[math::kSumBlock];
-  for (std::int64_t r = 0; r < rows; ++r, gy += cols, x += cols, gx += cols) {
+  detail::for_each_row(rows, cols, [=, &channels](std::int64_t r) {
+    T w_block[math::kSumBlock];
+    const T* const gy = all_gy + r * cols;
+    const T* const x = all_x + r * cols;
+    T* const gx = all_gx + r * cols;
     const T centre = math::row_mean(mean, r);
     // Calls work(first, count, h) for each block, h(i) being that of element first + i.
     const auto each = [&](const auto& work) {
@@ -115,7 +130,7 @@ void normalise_rows_backward(std::int64_t rows, const math::RowChannels& channel
       T* to = gx + first;
       for (std::int64_t i = 0; i < n; ++i) to[i] = row.gradient(h(i), from[i]);
     });
-  }
+  });
 }
 
 }  // namespace rematch::cpu

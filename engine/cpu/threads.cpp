@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/cpu/chain.h"
+
 namespace rematch::cpu {
 namespace {
 
@@ -33,7 +35,7 @@ class Pool {
 
   void run(std::int64_t shares, std::int64_t count, std::int64_t multiple, detail::Part part,
            const void* body) {
-    job_ = {shares, count, multiple, part, body};
+    job_ = {shares, count, multiple, part, body, vectors()};
     next_.store(0, std::memory_order_relaxed);
     open_.store(true);
     publish();
@@ -59,6 +61,7 @@ class Pool {
     std::int64_t multiple = 1;
     detail::Part part = nullptr;
     const void* body = nullptr;
+    Vectors vectors = Vectors::avx2;
   };
 
   void stop() {
@@ -102,7 +105,10 @@ class Pool {
       seen = now;
       if (stopping_) return;
       inside_.fetch_add(1);
-      if (open_.load()) work();
+      if (open_.load()) {
+        set_vectors(job_.vectors);
+        work();
+      }
       inside_.fetch_sub(1);
     }
   }
@@ -117,11 +123,12 @@ class Pool {
 };
 
 thread_local int wanted = 1;
+thread_local bool sharing = false;
 thread_local std::unique_ptr<Pool> pool;
 
 }  // namespace
 
-int threads() { return wanted; }
+int threads() { return sharing ? 1 : wanted; }
 
 void set_threads(int count) {
   if (count < 1 || count > kMaxThreads) {
@@ -145,7 +152,9 @@ void set_threads(int count) {
 
 void detail::run_shares(std::int64_t shares, std::int64_t count, std::int64_t multiple, Part part,
                         const void* body) {
+  sharing = true;
   pool->run(shares, count, multiple, part, body);
+  sharing = false;
 }
 
 }  // namespace rematch::cpu

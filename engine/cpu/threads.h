@@ -6,7 +6,8 @@
 
 namespace rematch::cpu {
 
-/// Threads that kernels called from this thread may use, itself included; 1 in a new thread. The
+/// Threads that kernels called from this thread may use, itself included; 1 in a new thread, and in
+/// work that is shared out already. The
 /// bits of every result are the same for any number: threads share out the elements of a result,
 /// never the terms of a sum.
 int threads();
@@ -40,7 +41,7 @@ void run_shares(std::int64_t shares, std::int64_t count, std::int64_t multiple, 
                 const void* body);
 
 /// A thread that comes late, because something else has its core, leaves the rest to the others.
-inline constexpr std::int64_t kSharesPerThread = 2;
+inline constexpr std::int64_t kSharesPerThread = 4;
 }  // namespace detail
 
 /// Calls body(begin, end) for shares of [0, count) that cover it, at once on threads(). Each begins
