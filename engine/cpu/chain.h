@@ -15,8 +15,8 @@ std::string_view to_string(Vectors vectors);
 
 /// The widest that this CPU has.
 Vectors best_vectors();
-/// Vectors that kernels called from this thread use: best_vectors(), unless set. Results do not
-/// depend on it.
+/// Vectors that kernels called from this thread use: best_vectors(), unless set. Threads that help
+/// it use the same. Results do not depend on it.
 Vectors vectors();
 /// Throws std::invalid_argument for vectors that this CPU lacks.
 void set_vectors(Vectors vectors);
@@ -33,9 +33,9 @@ class VectorsScope {
   Vectors before_;
 };
 
-/// The start of a chain: zero, a value of its row, or what stands in c. kSum begins with zero
-/// and adds the chain to what stands in c.
-enum class ChainStart : std::uint8_t { kZero, kRowValue, kResume, kSum };
+/// The start of a chain: zero, a value of its row or column, or what stands in c. kSum begins with
+/// zero and adds the chain to what stands in c.
+enum class ChainStart : std::uint8_t { kZero, kRowValue, kColumnValue, kResume, kSum };
 
 /// c[i,j] = fma(a[i,k], b[k,j], ...) over ascending k, for all `rows` and a few vectors of columns.
 /// k runs over `runs` runs of `length` terms; in b they lie one after the other.
@@ -75,10 +75,14 @@ struct ChainPanel {
   }
 };
 
-/// The kernel for one instruction set.
+template <typename T>
+struct PackedBlock;  // engine/cpu/packed.h
+
+/// The kernels for one instruction set.
 template <typename T>
 struct ChainKernel {
   void (*run)(const ChainPanel<T>& panel);
+  void (*run_packed)(const PackedBlock<T>& block);
   std::int64_t width;  ///< Lanes of a vector.
   int vectors;         ///< Vectors of a full panel.
 
@@ -88,7 +92,7 @@ struct ChainKernel {
 template <typename T>
 const ChainKernel<T>& chain_kernel(Vectors vectors);
 
-/// For the calling thread's vectors(). Ask before work is shared out: workers have their own.
+/// For the calling thread's vectors().
 template <typename T>
 const ChainKernel<T>& chain_kernel() {
   return chain_kernel<T>(vectors());

@@ -1,6 +1,6 @@
 #include <immintrin.h>
 
-#include "engine/cpu/chain_tiles.h"
+#include "engine/cpu/packed_tiles.h"
 
 namespace rematch::cpu::detail {
 namespace {
@@ -51,7 +51,9 @@ struct Double {
 
 }  // namespace
 
-const ChainKernel<float> kChainAvx2Float{chain_panel<Float>, Float::kWidth, Float::kVectors};
-const ChainKernel<double> kChainAvx2Double{chain_panel<Double>, Double::kWidth, Double::kVectors};
+const ChainKernel<float> kChainAvx2Float{chain_panel<Float>, packed_block<Float>, Float::kWidth,
+                                         Float::kVectors};
+const ChainKernel<double> kChainAvx2Double{chain_panel<Double>, packed_block<Double>,
+                                           Double::kWidth, Double::kVectors};
 
 }  // namespace rematch::cpu::detail

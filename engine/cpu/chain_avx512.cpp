@@ -1,7 +1,7 @@
 // Compiled for AVX-512 in every build (engine/CMakeLists.txt) and run where the CPU has it.
 #include <immintrin.h>
 
-#include "engine/cpu/chain_tiles.h"
+#include "engine/cpu/packed_tiles.h"
 
 namespace rematch::cpu::detail {
 namespace {
@@ -44,7 +44,9 @@ struct Double {
 
 }  // namespace
 
-const ChainKernel<float> kChainAvx512Float{chain_panel<Float>, Float::kWidth, Float::kVectors};
-const ChainKernel<double> kChainAvx512Double{chain_panel<Double>, Double::kWidth, Double::kVectors};
+const ChainKernel<float> kChainAvx512Float{chain_panel<Float>, packed_block<Float>, Float::kWidth,
+                                           Float::kVectors};
+const ChainKernel<double> kChainAvx512Double{chain_panel<Double>, packed_block<Double>,
+                                             Double::kWidth, Double::kVectors};
 
 }  // namespace rematch::cpu::detail

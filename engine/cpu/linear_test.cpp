@@ -20,11 +20,12 @@ struct Extents {
   std::int64_t k;
   std::int64_t m;
 };
-// Every tail of every tile, and shapes beyond the packing threshold and one packed block.
-constexpr Extents kExtents[] = {
-    {1, 1, 1},    {1, 3, 2},     {2, 7, 5},     {3, 8, 3},      {4, 9, 10},    {5, 17, 4},
-    {7, 16, 6},   {8, 32, 32},   {13, 31, 29},  {6, 33, 1},     {14, 40, 7},   {1, 70, 20},
-    {15, 75, 33}, {19, 301, 70}, {33, 90, 259}, {300, 130, 65}, {70, 600, 400}};
+// Every tail of every tile, and shapes of more than one packed block of rows, columns and depth.
+constexpr Extents kExtents[] = {{1, 1, 1},      {1, 3, 2},       {2, 7, 5},     {3, 8, 3},
+                                {4, 9, 10},     {5, 17, 4},      {7, 16, 6},    {8, 32, 32},
+                                {13, 31, 29},   {6, 33, 1},      {14, 40, 7},   {1, 70, 20},
+                                {15, 75, 33},   {19, 301, 70},   {33, 90, 259}, {300, 130, 65},
+                                {70, 600, 400}, {401, 70, 1100}, {413, 900, 21}};
 
 template <typename T>
 void check_products() {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/cpu/chain.h"
+#include "engine/cpu/packed_product.h"
 #include "engine/cpu/scratch.h"
 #include "engine/cpu/threads.h"
 #include "engine/cpu/transpose.h"
@@ -129,6 +130,9 @@ void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Str
              const Strided<T>& b, bool resume, T* c, std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
   const ChainStart start = resume ? ChainStart::kResume : ChainStart::kZero;
+  if (worth_packing(rows, cols, depth)) {
+    return PackedProduct<T>{kernel, rows, cols, depth, a, b, start, nullptr, c, c_row}.run();
+  }
   if (rows >= cols) {
     const std::int64_t grain = kProductGrain / std::max<std::int64_t>(cols * depth, 1) + 1;
     parallel(rows, grain, 24, [=, &kernel](std::int64_t begin, std::int64_t end) {
@@ -163,6 +167,13 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
                         const Strided<T>& a, const Strided<T>& b, const T* bias, T* c,
                         std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
+  if (worth_packing(cols, rows, depth)) {
+    // The transpose itself.
+    const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kColumnValue;
+    const Strided<T> b_rows{b.data, b.col, b.row};
+    const Strided<T> a_cols{a.data, a.col, a.row};
+    return PackedProduct<T>{kernel, cols, rows, depth, b_rows, a_cols, start, bias, c, c_row}.run();
+  }
   const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kRowValue;
   const std::int64_t grain = kProductGrain / std::max<std::int64_t>(cols * depth, 1) + 1;
   parallel(rows, grain, 24, [=, &kernel](std::int64_t begin, std::int64_t end) {

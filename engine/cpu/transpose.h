@@ -10,6 +10,34 @@ namespace rematch::cpu {
 namespace detail {
 
 /// Rows of an 8 x 8 block become columns.
+inline void transpose_registers(__m256* r) {
+  const __m256 s0 = _mm256_unpacklo_ps(r[0], r[1]);
+  const __m256 s1 = _mm256_unpackhi_ps(r[0], r[1]);
+  const __m256 s2 = _mm256_unpacklo_ps(r[2], r[3]);
+  const __m256 s3 = _mm256_unpackhi_ps(r[2], r[3]);
+  const __m256 s4 = _mm256_unpacklo_ps(r[4], r[5]);
+  const __m256 s5 = _mm256_unpackhi_ps(r[4], r[5]);
+  const __m256 s6 = _mm256_unpacklo_ps(r[6], r[7]);
+  const __m256 s7 = _mm256_unpackhi_ps(r[6], r[7]);
+  const __m256 t0 = _mm256_shuffle_ps(s0, s2, 0x44);
+  const __m256 t1 = _mm256_shuffle_ps(s0, s2, 0xee);
+  const __m256 t2 = _mm256_shuffle_ps(s1, s3, 0x44);
+  const __m256 t3 = _mm256_shuffle_ps(s1, s3, 0xee);
+  const __m256 t4 = _mm256_shuffle_ps(s4, s6, 0x44);
+  const __m256 t5 = _mm256_shuffle_ps(s4, s6, 0xee);
+  const __m256 t6 = _mm256_shuffle_ps(s5, s7, 0x44);
+  const __m256 t7 = _mm256_shuffle_ps(s5, s7, 0xee);
+  r[0] = _mm256_permute2f128_ps(t0, t4, 0x20);
+  r[1] = _mm256_permute2f128_ps(t1, t5, 0x20);
+  r[2] = _mm256_permute2f128_ps(t2, t6, 0x20);
+  r[3] = _mm256_permute2f128_ps(t3, t7, 0x20);
+  r[4] = _mm256_permute2f128_ps(t0, t4, 0x31);
+  r[5] = _mm256_permute2f128_ps(t1, t5, 0x31);
+  r[6] = _mm256_permute2f128_ps(t2, t6, 0x31);
+  r[7] = _mm256_permute2f128_ps(t3, t7, 0x31);
+}
+
+/// Rows of an 8 x 8 block become columns.
 inline void transpose_block(const float* from, std::int64_t from_row, float* to,
                             std::int64_t to_row) {
   __m256 r[8];
