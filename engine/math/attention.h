@@ -29,6 +29,17 @@ struct AttentionShape {
   REMATCH_HD constexpr bool sees(std::int64_t query, std::int64_t key) const {
     return !causal || key <= query + keys - queries;
   }
+  /// Sums over keys run over those that the last query of a block sees; sums over queries, over
+  /// those of all blocks that see the key. Beyond them probabilities and gradients are zero.
+  static constexpr std::int64_t kBlock = 64;
+  REMATCH_HD constexpr std::int64_t keys_of(std::int64_t query) const {
+    if (!causal) return keys;
+    const std::int64_t end = (query / kBlock + 1) * kBlock;
+    return (end < queries ? end : queries) + keys - queries;
+  }
+  REMATCH_HD constexpr std::int64_t first_query_of(std::int64_t key) const {
+    return causal && key > keys - queries ? (key - keys + queries) / kBlock * kBlock : 0;
+  }
   /// Where the first element of a head of a query is, or of its keys; its values follow the keys
   /// of all heads.
   REMATCH_HD constexpr std::int64_t query_at(std::int64_t b, std::int64_t i, std::int64_t h) const {

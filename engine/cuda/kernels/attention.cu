@@ -84,7 +84,8 @@ __global__ void __launch_bounds__(kThreads)
     const Pair p = pair_of(s, row * s.keys);
     const T* m = memory + s.key_at(p.b, 0, p.h) + (kValues ? s.to_value() : 0) + c;
     T sum = 0;
-    for (std::int64_t j = 0; j < s.keys; ++j) {
+    const std::int64_t keys = s.keys_of(p.i);
+    for (std::int64_t j = 0; j < keys; ++j) {
       sum = std::fma(pairs[row * s.keys + j], m[j * s.memory_width()], sum);
     }
     out[s.query_at(p.b, p.i, p.h) + c] = sum;
@@ -112,7 +113,8 @@ __global__ void __launch_bounds__(kThreads)
     for (std::int64_t h = memory_head * group; h < (memory_head + 1) * group; ++h) {
       const std::int64_t pair = (b * s.heads + h) * s.queries * s.keys + j;
       const std::int64_t x = s.query_at(b, 0, h) + c;
-      for (std::int64_t i = 0; i < s.queries; ++i) {
+#pragma unroll 4
+      for (std::int64_t i = s.first_query_of(j); i < s.queries; ++i) {
         key = std::fma(gradients[pair + i * s.keys], q[x + i * s.width()], key);
         value = std::fma(kept[pair + i * s.keys], gy[x + i * s.width()], value);
       }
@@ -138,7 +140,8 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
       total = Row::template sum<T>(s.size,
                                    [=](std::int64_t c) { return gy[first + c] * y[first + c]; });
     } else {
-      total = Row::template sum<T>(s.keys, [=](std::int64_t j) { return g[j] * p[j]; });
+      const std::int64_t keys = s.keys_of(r - math::quotient(r, s.queries) * s.queries);
+      total = Row::template sum<T>(keys, [=](std::int64_t j) { return g[j] * p[j]; });
     }
     const T dot = static_cast<T>(total);
     Row::each(s.keys, [=](std::int64_t j) {

@@ -19,6 +19,14 @@ constexpr AttentionShape kAttentionShapes[] = {
     {.batch = 2, .queries = 3, .keys = 3, .heads = 2, .memory_heads = 2, .size = 4, .causal = true},
     {.batch = 1, .queries = 5, .keys = 40, .heads = 6, .memory_heads = 2, .size = 3},
     {.batch = 3, .queries = 7, .keys = 9, .heads = 4, .memory_heads = 1, .size = 5, .causal = true},
+    // Several blocks of queries.
+    {.batch = 1,
+     .queries = 130,
+     .keys = 140,
+     .heads = 2,
+     .memory_heads = 1,
+     .size = 2,
+     .causal = true},
     // Rows of more than one block of a sum.
     {.batch = 1, .queries = 2, .keys = 1100, .heads = 1, .memory_heads = 1, .size = 2}};
 
