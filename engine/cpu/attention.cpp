@@ -87,7 +87,7 @@ class Products {
 
   /// out[rows, keys] = a row's features by those of each key or value.
   void pairs(const Block& at, const T* a, const T* keys, T* out) const {
-    T* const rows = scratch<T, 1>(AttentionShape::kBlock * s_.size + kPackSlack);
+    T* const rows = scratch<T, 1>(AttentionShape::kBlock * s_.size);
     pack_rows<T>(at.rows, s_.size, {a + at.query, s_.width(), 1}, rows);
     PackedBlock<T> block;
     block.rows = at.rows;

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 
+#include "engine/cpu/pack.h"
 #include "engine/cpu/testing/values.h"
 #include "engine/cpu/testing/vectors.h"
 #include "engine/cpu/transpose.h"
@@ -139,6 +140,41 @@ void check_transposes() {
 TEST_CASE("a transpose moves every element and nothing else") {
   check_transposes<float>();
   check_transposes<double>();
+}
+
+template <typename T>
+void check_packing(std::int64_t rows, std::int64_t depth, bool side_by_side) {
+  CAPTURE(rows, depth, side_by_side);
+  const std::int64_t apart = 41;
+  const auto from = values<T>(50 * apart, 1);
+  const Strided<T> a =
+      side_by_side ? Strided<T>{from.data(), 1, apart} : Strided<T>{from.data(), apart, 1};
+  const auto count = static_cast<std::size_t>(rows * depth);
+  std::vector<T> want;
+  for (std::int64_t i = 0; i < rows;) {
+    const std::int64_t left = rows - i;
+    const std::int64_t height = left < 2 * kTileRows ? kLastTileRows[left] : kTileRows;
+    for (std::int64_t k = 0; k < depth; ++k) {
+      for (std::int64_t r = i; r < i + height; ++r) want.push_back(a.data[r * a.row + k * a.col]);
+    }
+    i += height;
+  }
+  // Other threads pack what stands before and after.
+  want.resize(count + 20, T(7));
+  std::vector<T> packed(count + 20, T(7));
+  pack_rows(rows, depth, a, packed.data());
+  CHECK(same_bits(packed, want));
+}
+
+TEST_CASE("rows are packed a tile after the other, and nothing is written past them") {
+  for (std::int64_t rows = 1; rows <= 19; ++rows) {
+    for (const std::int64_t depth : {1, 7, 8, 9, 16, 33, 40}) {
+      for (const bool side_by_side : {false, true}) {
+        check_packing<float>(rows, depth, side_by_side);
+        check_packing<double>(rows, depth, side_by_side);
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace rematch::cpu {
 
 namespace detail {
 
-/// Rows of a that lie apart, kRows elements for each k. Writes up to 8 elements past the end.
+/// Rows of a that lie apart, kRows elements for each k.
 template <int kRows, typename T>
 void interleave(const Strided<T>& a, std::int64_t depth, T* packed) {
   std::int64_t k = 0;
@@ -27,8 +27,16 @@ void interleave(const Strided<T>& a, std::int64_t depth, T* packed) {
         r[i] = i < kRows ? _mm256_loadu_ps(from + i * a.row) : _mm256_setzero_ps();
       }
       transpose_registers(r);
-      // What goes too far, the next one overwrites.
-      for (int i = 0; i < 8; ++i) _mm256_storeu_ps(to + i * kRows, r[i]);
+      // What goes too far is overwritten by what follows. Past the end may stand what another
+      // thread packed.
+      const bool more = (depth - k - 8) * kRows >= 8 - kRows;
+      for (int i = 0; i < 8; ++i) {
+        if (more || i * kRows + 8 <= 8 * kRows) {
+          _mm256_storeu_ps(to + i * kRows, r[i]);
+        } else {
+          std::memcpy(to + i * kRows, &r[i], kRows * sizeof(float));
+        }
+      }
     }
   }
   for (; k < depth; ++k) {
@@ -73,9 +81,6 @@ void pack_tile(std::int64_t rows, const Strided<T>& a, std::int64_t depth, T* pa
 }
 
 }  // namespace detail
-
-/// Elements that pack_rows() may write past the end.
-inline constexpr std::int64_t kPackSlack = 8;
 
 /// a[rows,depth] for a PackedBlock.
 template <typename T>

@@ -95,7 +95,7 @@ struct PackedProduct {
 
   /// Terms [k, k + length) of all elements: a is packed once, and threads share out columns.
   void few_rows(std::int64_t k, std::int64_t length) const {
-    T* const packed_a = scratch<T, 1>(kFewRows * kDepth + kPackSlack);
+    T* const packed_a = scratch<T, 1>(kFewRows * kDepth);
     // Tiles as pack_rows() would choose them for all rows: what is left over goes with the last
     // part.
     constexpr std::int64_t kPart = 2 * kTileRows;
@@ -130,7 +130,7 @@ struct PackedProduct {
              });
     const std::int64_t grain = kProductGrain / (some_cols * length) + 1;
     parallel(rows, grain, 4 * kTileRows, [=, this](std::int64_t begin, std::int64_t end) {
-      T* const packed_a = scratch<T, 1>(kRows * kDepth + kPackSlack);
+      T* const packed_a = scratch<T, 1>(kRows * kDepth);
       for (std::int64_t i = begin; i < end; i += kRows) {
         const std::int64_t some_rows = std::min(kRows, end - i);
         pack_a(i, some_rows, k, length, packed_a);

@@ -110,6 +110,33 @@ TEST_CASE("a job's shares are taken by any free thread") {
   CHECK(others == 3);
 }
 
+TEST_CASE("work that is shared out already is not shared again") {
+  const Threads threads(3);
+  std::atomic<int> inner{0};
+  cpu::parallel(12, 1, 1, [&](std::int64_t begin, std::int64_t end) {
+    if (cpu::threads() != 1) inner += 1000;
+    for (std::int64_t i = begin; i < end; ++i) {
+      cpu::parallel(5, 1, 1, [&](std::int64_t first, std::int64_t last) {
+        inner += static_cast<int>(last - first);
+      });
+    }
+  });
+  CHECK(inner == 60);
+  CHECK(cpu::threads() == 3);
+}
+
+TEST_CASE("threads that help another one use its vectors") {
+  const Threads threads(3);
+  for (const cpu::Vectors v : cpu::testing::all_vectors()) {
+    const cpu::VectorsScope scope(v);
+    std::atomic<int> others{0};
+    cpu::parallel(50, 1, 1, [&](std::int64_t, std::int64_t) {
+      if (cpu::vectors() != v) ++others;
+    });
+    CHECK(others == 0);
+  }
+}
+
 TEST_CASE("a training step has the same bits for every number of threads and all vectors") {
   for (const DType dtype : {DType::float32, DType::float64}) {
     const auto one = hashes_of_a_step(1, dtype);
