@@ -21,6 +21,8 @@ constexpr std::int64_t kDepth = 256;
 constexpr std::int64_t kPacked = 1 << 16;
 /// Products with less than this in b run on it as it is.
 constexpr std::int64_t kSmall = 1 << 13;
+/// Columns from which product_transposed packs both operands.
+constexpr std::int64_t kManyColumns = 64;
 /// A block of product_transposed before it is transposed.
 constexpr std::int64_t kBlockRows = 384;
 constexpr std::int64_t kBlockCols = 128;
@@ -167,8 +169,8 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
                         const Strided<T>& a, const Strided<T>& b, const T* bias, T* c,
                         std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
-  if (worth_packing(cols, rows, depth)) {
-    // The transpose itself.
+  // The transpose itself, unless packing all of a costs more than few columns bring.
+  if (cols >= kManyColumns && worth_packing(cols, rows, depth)) {
     const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kColumnValue;
     const Strided<T> b_rows{b.data, b.col, b.row};
     const Strided<T> a_cols{a.data, a.col, a.row};
