@@ -56,7 +56,7 @@ struct PackedProduct {
   static constexpr std::int64_t kFewRows = 384;
   /// Columns that are packed at a time: for the second cache beside few rows of a, else for the
   /// third, which the cores share.
-  static constexpr std::int64_t kFewCols = 128;
+  static constexpr std::int64_t kFewCols = 256;
   static constexpr std::int64_t kManyCols = 1024;
 
   /// Elements from one panel to the next: not all of them in the same sets of a cache.

@@ -22,7 +22,7 @@ constexpr std::int64_t kPacked = 1 << 16;
 /// Products with less than this in b run on it as it is.
 constexpr std::int64_t kSmall = 1 << 13;
 /// Columns from which product_transposed packs both operands.
-constexpr std::int64_t kManyColumns = 64;
+constexpr std::int64_t kManyColumns = 128;
 /// A block of product_transposed before it is transposed.
 constexpr std::int64_t kBlockRows = 384;
 constexpr std::int64_t kBlockCols = 128;
