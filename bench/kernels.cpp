@@ -150,7 +150,8 @@ void linear(benchmark::State& state) {
   if (cpu::best_vectors() == cpu::Vectors::avx2) state.counters["peak"] = flops / median(peak);
 }
 
-/// Those of the models that rematch-bench steps through, and a small one of a random case.
+/// Those of the models that rematch-bench steps through, a small one of a random case, and two
+/// more.
 void shapes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"batch", "inputs", "outputs"})->UseManualTime()->Unit(benchmark::kMicrosecond);
   for (const std::vector<std::int64_t>& shape :

@@ -62,11 +62,12 @@ class Products {
       : s_(s),
         stride_(whole_rows ? s.keys : s.keys + kLine),
         across_keys_((s.keys + kernel_.columns() - 1) / kernel_.columns()),
-        across_size_((s.size + kernel_.columns() - 1) / kernel_.columns()) {}
+        columns_(std::min(kernel_.columns(), (s.size + kLine - 1) / kLine * kLine)),
+        across_size_((s.size + columns_ - 1) / columns_) {}
 
   /// Elements from one row of a block's scores to the next.
   [[nodiscard]] std::int64_t stride() const { return stride_; }
-  [[nodiscard]] std::int64_t scores() const { return AttentionShape::kBlock * stride_; }
+  [[nodiscard]] std::int64_t scores() const { return rows_at_a_time(s_) * stride_; }
 
   /// Operands of pairs(): features of all keys or values.
   template <int kSlot>
@@ -80,8 +81,8 @@ class Products {
   template <int kSlot>
   const T* pack_for_keys(const T* features) const {
     T* const packed = scratch<T, kSlot>(across_size_ * keys_panel());
-    pack_columns<T>(s_.keys, s_.size, {features, s_.memory_width(), 1}, kernel_.columns(),
-                    keys_panel(), packed);
+    pack_columns<T>(s_.keys, s_.size, {features, s_.memory_width(), 1}, columns_, keys_panel(),
+                    packed);
     return packed;
   }
 
@@ -108,24 +109,23 @@ class Products {
     panel.length = at.keys;
     panel.a = pairs;
     panel.a_row = stride_;
-    panel.b_row = kernel_.columns();
+    panel.b_row = columns_;
     panel.c_row = s_.width();
     across_features(panel, features, keys_panel(), out + at.query);
   }
 
   /// Adds to out[keys, size] the sums over the block's queries of a pair by the query's features.
   void add_over_queries(const Block& at, const T* pairs, const T* features, T* out) const {
-    const std::int64_t columns = kernel_.columns();
-    const std::int64_t each = AttentionShape::kBlock * columns;
+    const std::int64_t each = AttentionShape::kBlock * columns_;
     T* const packed = scratch<T, 0>(across_size_ * each);
-    pack_columns<T>(at.rows, s_.size, {features + at.query, s_.width(), 1}, columns, each, packed);
+    pack_columns<T>(at.rows, s_.size, {features + at.query, s_.width(), 1}, columns_, each, packed);
     ChainPanel<T> panel;
     panel.rows = at.keys;
     panel.length = at.rows;
     panel.a = pairs;
     panel.a_row = 1;
     panel.a_col = stride_;
-    panel.b_row = columns;
+    panel.b_row = columns_;
     panel.c_row = s_.memory_width();
     panel.start = ChainStart::kResume;
     across_features(panel, packed, each, out);
@@ -136,13 +136,13 @@ class Products {
   static constexpr auto kLine = static_cast<std::int64_t>(64 / sizeof(T));
 
   [[nodiscard]] std::int64_t features_panel() const { return s_.size * kernel_.columns() + kLine; }
-  [[nodiscard]] std::int64_t keys_panel() const { return s_.keys * kernel_.columns() + kLine; }
+  [[nodiscard]] std::int64_t keys_panel() const { return s_.keys * columns_ + kLine; }
 
   void across_features(ChainPanel<T>& panel, const T* b, std::int64_t each, T* c) const {
-    for (std::int64_t j = 0; j < s_.size; j += kernel_.columns(), b += each) {
+    for (std::int64_t j = 0; j < s_.size; j += columns_, b += each) {
       panel.b = b;
       panel.c = c + j;
-      panel.set_columns(kernel_.width, std::min(kernel_.columns(), s_.size - j));
+      panel.set_columns(kernel_.width, std::min(columns_, s_.size - j));
       kernel_.run(panel);
     }
   }
@@ -151,6 +151,7 @@ class Products {
   const ChainKernel<T>& kernel_ = chain_kernel<T>();
   std::int64_t stride_;
   std::int64_t across_keys_;
+  std::int64_t columns_;  ///< Of a panel of features.
   std::int64_t across_size_;
 };
 
@@ -213,7 +214,7 @@ void exponentials(const AttentionShape& s, const Block& at, std::int64_t stride,
 template <typename T>
 T* drop(const AttentionShape& s, const Block& at, const AttentionDropout& d, const T* probabilities,
         std::uint8_t* mask) {
-  T* const kept = scratch<T, 4>(AttentionShape::kBlock * s.keys);
+  T* const kept = scratch<T, 4>(rows_at_a_time(s) * s.keys);
   const Generator& g = d.generator;
   dropout_forward<T>(at.rows * s.keys, probabilities, d.p, g.seed, g.stream,
                      g.offset + static_cast<std::uint64_t>(at.row * s.keys), mask, kept);
@@ -221,12 +222,12 @@ T* drop(const AttentionShape& s, const Block& at, const AttentionDropout& d, con
 }
 
 std::uint8_t* mask_scratch(const AttentionShape& s) {
-  return scratch<std::uint8_t, 6>(AttentionShape::kBlock * s.keys);
+  return scratch<std::uint8_t, 6>(rows_at_a_time(s) * s.keys);
 }
 
-/// Work below which a head is not worth a thread.
-std::int64_t heads_at_least(const AttentionShape& s) {
-  return kProductGrain / std::max<std::int64_t>(s.queries * s.keys * s.size, 1) + 1;
+/// Rows of scores below which a second thread costs more than it brings.
+std::int64_t rows_at_least(const AttentionShape& s) {
+  return kProductGrain / std::max<std::int64_t>(s.keys * s.size, 1) + 1;
 }
 
 }  // namespace
@@ -235,7 +236,7 @@ template <typename T>
 void attention_forward(const AttentionShape& s, const T* q, const T* memory,
                        const AttentionDropout& dropout, const AttentionState<T>& state, T* y) {
   const std::int64_t each = blocks(s);
-  parallel(s.batch * s.heads * each, heads_at_least(s) * each, 1,
+  parallel(s.batch * s.heads * each, rows_at_least(s) / rows_at_a_time(s) + 1, 1,
            [&](std::int64_t begin, std::int64_t end) {
              const Products<T> products(s, has_whole_rows(dropout, state));
              const T* keys = nullptr;
@@ -310,7 +311,7 @@ struct HeadBackward {
     const T* kept = probabilities;
     const std::uint8_t* mask = state.mask != nullptr ? state.mask + at.row * s.keys : nullptr;
     if (dropout.p > 0 && mask != nullptr) {
-      T* const again = scratch<T, 4>(AttentionShape::kBlock * s.keys);
+      T* const again = scratch<T, 4>(rows_at_a_time(s) * s.keys);
       dropout_backward<T>(at.rows * s.keys, probabilities, mask, dropout.p, again);
       kept = again;
     } else if (dropout.p > 0) {
@@ -324,7 +325,10 @@ struct HeadBackward {
     T* const gradient = scratch<T, 5>(products.scores());
     products.pairs(at, gy, packed.values_for_pairs, gradient);
     if (dropout.p > 0) {
-      dropout_backward<T>(at.rows * s.keys, gradient, mask, dropout.p, gradient);
+      for (std::int64_t r = 0; r < at.rows; ++r) {
+        T* const row = gradient + r * s.keys;
+        dropout_backward<T>(at.keys, row, mask + r * s.keys, dropout.p, row);
+      }
     }
     for (std::int64_t r = 0; r < at.rows; ++r) {
       differentiate_row(at, r, probabilities + r * products.stride(),
@@ -361,7 +365,7 @@ template <typename T>
 void attention_backward(const AttentionShape& s, const T* gy, const T* q, const T* memory,
                         const T* y, const AttentionDropout& dropout, const AttentionState<T>& state,
                         T* gq, T* gmemory) {
-  parallel(s.batch * s.memory_heads, heads_at_least(s), 1,
+  parallel(s.batch * s.memory_heads, rows_at_least(s) / s.queries + 1, 1,
            [&](std::int64_t begin, std::int64_t end) {
              const HeadBackward<T> backward{s, dropout, state, gy, q, memory, y, gq, gmemory};
              for (std::int64_t n = begin; n < end; ++n)

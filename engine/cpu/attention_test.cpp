@@ -180,7 +180,7 @@ constexpr AttentionShape kAttentions[] = {
     {.queries = 150, .keys = 150, .heads = 2, .memory_heads = 1, .size = 19, .causal = true},
     {.queries = 70, .keys = 133, .heads = 1, .memory_heads = 1, .size = 8, .causal = true},
     {.batch = 3, .queries = 65, .keys = 41, .heads = 2, .memory_heads = 2, .size = 33},
-    // Rows that fill a block by themselves.
+    // Blocks of fewer rows, for a row has many keys.
     {.queries = 66, .keys = 5000, .heads = 1, .memory_heads = 1, .size = 2, .causal = true}};
 
 TEMPLATE_TEST_CASE("attention is chains and sums over the keys that a block of queries sees", "",

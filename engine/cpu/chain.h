@@ -64,7 +64,7 @@ struct ChainPanel {
   int vectors = 0;
   /// Lanes of the last vector; memory of b and c past them is not touched.
   std::int64_t last = 0;
-  ChainStart start = ChainStart::kZero;
+  ChainStart start = ChainStart::kZero;  ///< Not kColumnValue.
   const T* row_values = nullptr;
 
   /// `count` columns that lie side by side in b and in c.

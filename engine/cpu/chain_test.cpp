@@ -152,14 +152,13 @@ void check_packing(std::int64_t rows, std::int64_t depth, bool side_by_side) {
   const auto count = static_cast<std::size_t>(rows * depth);
   std::vector<T> want;
   for (std::int64_t i = 0; i < rows;) {
-    const std::int64_t left = rows - i;
-    const std::int64_t height = left < 2 * kTileRows ? kLastTileRows[left] : kTileRows;
+    const std::int64_t height = tile_rows(rows - i);
     for (std::int64_t k = 0; k < depth; ++k) {
       for (std::int64_t r = i; r < i + height; ++r) want.push_back(a.data[r * a.row + k * a.col]);
     }
     i += height;
   }
-  // Other threads pack what stands before and after.
+  // Another thread packs what stands behind.
   want.resize(count + 20, T(7));
   std::vector<T> packed(count + 20, T(7));
   pack_rows(rows, depth, a, packed.data());

@@ -90,8 +90,7 @@ void pack_rows(std::int64_t rows, std::int64_t depth, const Strided<T>& a, T* pa
   for (std::int64_t k = 0; k < depth; k += piece) {
     const std::int64_t count = std::min(piece, depth - k);
     for (std::int64_t i = 0; i < rows;) {
-      const std::int64_t left = rows - i;
-      const std::int64_t height = left < 2 * kTileRows ? kLastTileRows[left] : kTileRows;
+      const std::int64_t height = tile_rows(rows - i);
       detail::pack_tile<T>(height, {a.data + i * a.row + k * a.col, a.row, a.col}, count,
                            packed + i * depth + k * height);
       i += height;
@@ -99,7 +98,7 @@ void pack_rows(std::int64_t rows, std::int64_t depth, const Strided<T>& a, T* pa
   }
 }
 
-/// b[depth,cols] for a PackedBlock whose panels have `columns`.
+/// b[depth,cols] for a PackedBlock whose panels have `columns`, which fill whole cache lines.
 template <typename T>
 void pack_columns(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64_t columns,
                   std::int64_t panel, T* packed) {

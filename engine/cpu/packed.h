@@ -8,10 +8,13 @@
 
 namespace rematch::cpu {
 
-/// Rows of a full tile, and of the next one where fewer than two full ones are left: no tile then
-/// has few rows beside a full one.
 inline constexpr int kTileRows = 6;
-static constexpr std::int8_t kLastTileRows[2 * kTileRows] = {0, 1, 2, 3, 4, 5, 6, 4, 4, 5, 5, 6};
+
+/// Rows of the next tile where `left` are left: not a full one beside one of few rows.
+static constexpr int tile_rows(std::int64_t left) {
+  constexpr std::int8_t kLast[2 * kTileRows] = {0, 1, 2, 3, 4, 5, 6, 4, 4, 5, 5, 6};
+  return left < 2 * kTileRows ? kLast[left] : kTileRows;
+}
 
 /// c[i,j] = fma(a[i,k], b[k,j], ...) over ascending k < depth, for all rows and cols.
 template <typename T>

@@ -38,7 +38,7 @@ struct PackedProduct {
     const std::int64_t step = (depth + parts - 1) / parts;
     for (std::int64_t k = 0; k < depth; k += step) {
       const std::int64_t length = std::min(step, depth - k);
-      if (rows <= kFewRows) {
+      if (rows <= kFewRows && enough_columns()) {
         few_rows(k, length);
         continue;
       }
@@ -65,6 +65,11 @@ struct PackedProduct {
   }
   [[nodiscard]] std::int64_t panels(std::int64_t some_cols) const {
     return (some_cols + kernel.columns() - 1) / kernel.columns();
+  }
+
+  /// For each thread to have some.
+  [[nodiscard]] bool enough_columns() const {
+    return threads() == 1 || panels(cols) >= 2 * threads();
   }
 
   void pack_a(std::int64_t i, std::int64_t some_rows, std::int64_t k, std::int64_t length,

@@ -83,8 +83,7 @@ void packed_rows(const PackedBlock<typename V::Element>& p, std::int64_t j, std:
   const T* const values = p.column_values == nullptr ? nullptr : p.column_values + j;
   std::int64_t row = 0;
   while (row < p.rows) {
-    const std::int64_t left = p.rows - row;
-    const int rows = left < 2 * kTileRows ? kLastTileRows[left] : kTileRows;
+    const int rows = tile_rows(p.rows - row);
     const T* const a = p.a + row * p.depth;
     T* const c = p.c + row * p.c_row + j;
     switch (rows) {

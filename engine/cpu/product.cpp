@@ -1,7 +1,6 @@
 #include "engine/cpu/product.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "engine/cpu/chain.h"
 #include "engine/cpu/packed_product.h"
@@ -27,11 +26,6 @@ constexpr std::int64_t kManyColumns = 128;
 constexpr std::int64_t kBlockRows = 384;
 constexpr std::int64_t kBlockCols = 128;
 
-template <typename T>
-void copy_n(const T* from, std::int64_t count, T* to) {
-  std::memcpy(to, from, sizeof(T) * static_cast<std::size_t>(count));
-}
-
 /// Copies b[depth,cols] to panels of `columns` columns each, one after the other.
 template <typename T>
 void pack(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64_t columns,
@@ -40,7 +34,7 @@ void pack(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64
     for (std::int64_t k = 0; k < depth; ++k) {
       const T* row = b.data + k * b.row;
       for (std::int64_t j = 0; j < cols; j += columns) {
-        copy_n(row + j, std::min(columns, cols - j), packed + j * depth + k * columns);
+        detail::copy_n(row + j, std::min(columns, cols - j), packed + j * depth + k * columns);
       }
     }
     return;

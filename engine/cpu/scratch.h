@@ -10,7 +10,8 @@ namespace rematch::cpu {
 /// Room for `count` elements that belongs to the calling thread, aligned to a cache line. It only
 /// grows, so that repeated calls do not allocate, and holds whatever the last caller with this slot
 /// left. Kernels ask for a few megabytes at most, whatever their operands' sizes, except recurrent
-/// layers, whose backward needs the gates of one sample. It is no part of any ledger. Throws
+/// layers, whose backward needs the gates of one sample, and attention, which packs one head's keys
+/// and values. It is no part of any ledger. Throws
 /// std::bad_alloc, which ends the program where several threads share a kernel.
 template <typename T, int kSlot>
 T* scratch(std::int64_t count) {

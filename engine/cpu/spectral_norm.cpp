@@ -10,13 +10,9 @@ namespace rematch::cpu {
 
 template <typename T>
 void column_products(std::int64_t rows, std::int64_t cols, const T* w, const T* u, T* v) {
-  parallel(cols, kGrain / std::max<std::int64_t>(rows, 1) + 1, 16,
-           [=](std::int64_t begin, std::int64_t end) {
-             column_sums<T>(
-                 rows, end - begin,
-                 [=](std::int64_t i, std::int64_t j) { return w[i * cols + begin + j] * u[i]; },
-                 [=](std::int64_t j, double total) { v[begin + j] = static_cast<T>(total); });
-           });
+  column_sums<T>(
+      rows, cols, [=](std::int64_t i, std::int64_t j) { return w[i * cols + j] * u[i]; },
+      [=](std::int64_t j, double total) { v[j] = static_cast<T>(total); });
 }
 
 template <typename T>

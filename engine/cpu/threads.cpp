@@ -135,6 +135,7 @@ void set_threads(int count) {
     throw std::invalid_argument("[threads] 1.." + std::to_string(kMaxThreads) + " expected, got " +
                                 std::to_string(count));
   }
+  if (sharing) throw std::logic_error("[threads] not within work that is shared out");
   if (count == wanted) return;
   // The new ones first: where the system has no more threads, the old ones stay.
   std::unique_ptr<Pool> fresh;

@@ -12,7 +12,7 @@ namespace rematch::cpu {
 /// never the terms of a sum.
 int threads();
 /// Throws std::invalid_argument unless `count` is in 1..kMaxThreads, std::runtime_error when the
-/// system has no more threads; then nothing has changed.
+/// system has no more threads; then nothing has changed. std::logic_error within shared work.
 void set_threads(int count);
 inline constexpr int kMaxThreads = 256;
 

@@ -123,6 +123,15 @@ TEST_CASE("work that is shared out already is not shared again") {
   });
   CHECK(inner == 60);
   CHECK(cpu::threads() == 3);
+  std::atomic<int> refused{0};
+  cpu::parallel(1000, 1, 1, [&](std::int64_t, std::int64_t) {
+    try {
+      cpu::set_threads(2);
+    } catch (const std::logic_error&) {
+      ++refused;
+    }
+  });
+  CHECK(refused > 0);
 }
 
 TEST_CASE("threads that help another one use its vectors") {

@@ -17,6 +17,8 @@ struct AttentionDropout {
 
 // Scaled dot-product attention, y = dropout(softmax(q k^T / sqrt(size))) v for each head. Products
 // are fma chains over ascending features, keys, or heads and queries; sums of rows are LaneSums.
+// Both run over the keys of AttentionShape::keys_of() and the queries from first_query_of() on: NaN
+// elsewhere leaves no trace.
 //
 // On the device the backward keeps what it computes again, and gradients of probabilities, in the
 // thread's workspace. cuDNN's attention is not used: its support matrix (docs.nvidia.com,

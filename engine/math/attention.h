@@ -30,7 +30,7 @@ struct AttentionShape {
     return !causal || key <= query + keys - queries;
   }
   /// Sums over keys run over those that the last query of a block sees; sums over queries, over
-  /// those of all blocks that see the key. Beyond them probabilities and gradients are zero.
+  /// those of all blocks that see the key. Probabilities and gradients beyond them are not read.
   static constexpr std::int64_t kBlock = 64;
   REMATCH_HD constexpr std::int64_t keys_of(std::int64_t query) const {
     if (!causal) return keys;
