@@ -151,7 +151,7 @@ class Products {
   const ChainKernel<T>& kernel_ = chain_kernel<T>();
   std::int64_t stride_;
   std::int64_t across_keys_;
-  std::int64_t columns_;  ///< Of a panel of features.
+  std::int64_t columns_;  ///< Width of a panel of features.
   std::int64_t across_size_;
 };
 

@@ -53,7 +53,7 @@ struct AttentionCase {
                           r.gq.data(), r.gmemory.data());
     return r;
   }
-  /// What the contract says, an element at a time.
+  /// The contract, an element at a time.
   [[nodiscard]] AttentionResults<T> by_element() const;
 };
 

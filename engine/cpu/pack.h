@@ -27,8 +27,8 @@ void interleave(const Strided<T>& a, std::int64_t depth, T* packed) {
         r[i] = i < kRows ? _mm256_loadu_ps(from + i * a.row) : _mm256_setzero_ps();
       }
       transpose_registers(r);
-      // What goes too far is overwritten by what follows. Past the end may stand what another
-      // thread packed.
+      // Lanes that go too far are overwritten by those that follow. Past the end may stand lanes
+      // that another thread packed.
       const bool more = (depth - k - 8) * kRows >= 8 - kRows;
       for (int i = 0; i < 8; ++i) {
         if (more || i * kRows + 8 <= 8 * kRows) {
