@@ -119,5 +119,3 @@ void chain_panel(const ChainPanel<typename V::Element>& p) {
 }
 
 }  // namespace rematch::cpu::detail
-
-#undef REMATCH_UNROLLED

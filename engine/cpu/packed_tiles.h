@@ -5,12 +5,6 @@
 #include "engine/cpu/chain_tiles.h"
 #include "engine/cpu/packed.h"
 
-#if defined(__clang__)
-#define REMATCH_UNROLLED _Pragma("unroll")
-#else
-#define REMATCH_UNROLLED _Pragma("GCC unroll 8")
-#endif
-
 namespace rematch::cpu::detail {
 
 /// kRows x kVectors of a block, the last vector cut short when kPartial.

@@ -26,26 +26,6 @@ constexpr std::int64_t kManyColumns = 128;
 constexpr std::int64_t kBlockRows = 384;
 constexpr std::int64_t kBlockCols = 128;
 
-/// Copies b[depth,cols] to panels of `columns` columns each, one after the other.
-template <typename T>
-void pack(std::int64_t depth, std::int64_t cols, const Strided<T>& b, std::int64_t columns,
-          T* packed) {
-  if (b.col == 1) {
-    for (std::int64_t k = 0; k < depth; ++k) {
-      const T* row = b.data + k * b.row;
-      for (std::int64_t j = 0; j < cols; j += columns) {
-        detail::copy_n(row + j, std::min(columns, cols - j), packed + j * depth + k * columns);
-      }
-    }
-    return;
-  }
-  for (std::int64_t j = 0; j < cols; j += columns) {
-    // Columns of b are rows in memory.
-    transpose(std::min(columns, cols - j), depth, b.data + j * b.col, b.col, packed + j * depth,
-              columns);
-  }
-}
-
 /// One thread's part of a product.
 template <typename T>
 struct Part {
@@ -70,7 +50,7 @@ void multiply_block(const ChainKernel<T>& kernel, const Part<T>& p, std::int64_t
   std::int64_t panel_step = columns;
   if (pack_b) {
     T* const packed = scratch<T, 0>(length * (cols + columns));
-    pack(length, cols, b, columns, packed);
+    pack_columns<T>(length, cols, b, columns, columns * length, packed);
     b = {packed, columns, 1};
     panel_step = columns * length;
   }
