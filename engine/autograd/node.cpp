@@ -49,20 +49,25 @@ void run_hook(const GradientHook& hook, Tensor& gradient) {
 Node::Node(int outputs) : sequence_(next_sequence()), outputs_(outputs) {}
 
 // A chain of nodes owned only by each other would be destroyed recursively, one stack frame per
-// layer; deep graphs are taken apart in a loop instead. Every edge goes through the queue, since
-// two edges of one node may hold the last two references between them.
+// layer; deep graphs are taken apart in a loop instead. The nodes wait in a list that runs through
+// them, for a destructor must not allocate. One that waits already loses a reference and no more:
+// the list holds another.
 Node::~Node() {
-  thread_local std::vector<std::shared_ptr<Node>>* pending = nullptr;
-  std::vector<std::shared_ptr<Node>> queue;
+  thread_local std::shared_ptr<Node>* pending = nullptr;
+  std::shared_ptr<Node> list;
   const bool outermost = pending == nullptr;
-  if (outermost) pending = &queue;
+  if (outermost) pending = &list;
   for (Edge& e : edges) {
-    if (e.node) pending->push_back(std::move(e.node));
+    const std::shared_ptr<Node> node = std::move(e.node);
+    if (!node || node->waits_) continue;
+    node->waits_ = true;
+    node->next_ = std::exchange(*pending, node);
   }
   if (!outermost) return;
-  while (!queue.empty()) {
-    const std::shared_ptr<Node> last = std::move(queue.back());
-    queue.pop_back();
+  while (list) {
+    const std::shared_ptr<Node> first = std::move(list);
+    list = std::move(first->next_);
+    first->waits_ = false;
   }
   pending = nullptr;
 }

@@ -59,6 +59,9 @@ class Node {
   std::vector<std::pair<int, GradientHook>> hooks_;
   int outputs_;
   bool released_ = false;
+  // The list of nodes that lost a reference with the graph that is being destroyed; see ~Node().
+  bool waits_ = false;
+  std::shared_ptr<Node> next_;
   // Position in the backward pass that is visiting this node; see GraphTask.
   std::uint64_t task_ = 0;
   int slot_ = 0;

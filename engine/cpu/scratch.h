@@ -12,7 +12,7 @@ namespace rematch::cpu {
 /// left. Kernels ask for a few megabytes at most, whatever their operands' sizes, except recurrent
 /// layers, whose backward needs the gates of one sample, and attention, which packs one head's keys
 /// and values. It is no part of any ledger. Throws
-/// std::bad_alloc, which ends the program where several threads share a kernel.
+/// std::bad_alloc.
 template <typename T, int kSlot>
 T* scratch(std::int64_t count) {
   struct Free {

@@ -3,11 +3,13 @@
 #include <immintrin.h>
 
 #include <atomic>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/cpu/chain.h"
@@ -50,6 +52,7 @@ class Pool {
         std::this_thread::yield();
       }
     }
+    if (failed_.exchange(false)) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
  private:
@@ -86,7 +89,14 @@ class Pool {
       if (share >= job_.shares) return;
       const std::int64_t begin = bound(share);
       const std::int64_t end = bound(share + 1);
-      if (begin < end) job_.part(job_.body, begin, end);
+      if (begin >= end) continue;
+      try {
+        job_.part(job_.body, begin, end);
+      } catch (...) {
+        if (!failed_.exchange(true)) error_ = std::current_exception();
+        next_.store(job_.shares, std::memory_order_relaxed);
+        return;
+      }
     }
   }
 
@@ -118,6 +128,9 @@ class Pool {
   std::atomic<std::int64_t> next_{0};
   std::atomic<bool> open_{false};
   std::atomic<int> inside_{0};
+  std::atomic<bool> failed_{false};
+  // Written by the thread that set failed_, read when no other thread is inside.
+  std::exception_ptr error_;
   std::atomic<bool> stopping_{false};
   std::vector<std::thread> workers_;
 };
@@ -153,9 +166,11 @@ void set_threads(int count) {
 
 void detail::run_shares(std::int64_t shares, std::int64_t count, std::int64_t multiple, Part part,
                         const void* body) {
-  sharing = true;
+  struct Shared {
+    Shared() { sharing = true; }
+    ~Shared() { sharing = false; }
+  } const shared;
   pool->run(shares, count, multiple, part, body);
-  sharing = false;
 }
 
 }  // namespace rematch::cpu

@@ -7,9 +7,8 @@
 namespace rematch::cpu {
 
 /// Threads that kernels called from this thread may use, itself included; 1 in a new thread, and in
-/// work that is shared out already. The
-/// bits of every result are the same for any number: threads share out the elements of a result,
-/// never the terms of a sum.
+/// work that is shared out already. The bits of every result are the same for any number: threads
+/// share out the elements of a result, never the terms of a sum.
 int threads();
 /// Throws std::invalid_argument unless `count` is in 1..kMaxThreads, std::runtime_error when the
 /// system has no more threads; then nothing has changed. std::logic_error within shared work.
@@ -46,7 +45,7 @@ inline constexpr std::int64_t kSharesPerThread = 4;
 
 /// Calls body(begin, end) for shares of [0, count) that cover it, at once on threads(). Each begins
 /// at a multiple of `multiple`, and none but a single one is smaller than `grain`, rounding apart.
-/// An exception from `body` reaches the caller on one thread, and ends the program on several.
+/// The first exception from `body` reaches the caller; the shares that nobody took are left then.
 template <class Body>
 void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, const Body& body) {
   const std::int64_t most = threads() == 1 ? 1 : count / std::max<std::int64_t>(grain, 1);
@@ -57,7 +56,7 @@ void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, con
   }
   detail::run_shares(
       shares, count, multiple,
-      [](const void* b, std::int64_t begin, std::int64_t end) noexcept {
+      [](const void* b, std::int64_t begin, std::int64_t end) {
         (*static_cast<const Body*>(b))(begin, end);
       },
       &body);

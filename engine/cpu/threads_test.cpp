@@ -4,6 +4,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -132,6 +134,20 @@ TEST_CASE("work that is shared out already is not shared again") {
     }
   });
   CHECK(refused > 0);
+}
+
+TEST_CASE("an exception of any share reaches the caller, and the threads work on") {
+  const Threads threads(3);
+  for (std::int64_t at = 0; at < 12; ++at) {
+    const auto fail = [&](std::int64_t begin, std::int64_t end) {
+      if (begin <= at && at < end) throw std::runtime_error(std::to_string(at));
+    };
+    CHECK_THROWS_WITH(cpu::parallel(12, 1, 1, fail), std::to_string(at));
+    CHECK(cpu::threads() == 3);
+    std::atomic<std::int64_t> done{0};
+    cpu::parallel(12, 1, 1, [&](std::int64_t begin, std::int64_t end) { done += end - begin; });
+    CHECK(done == 12);
+  }
 }
 
 TEST_CASE("threads that help another one use its vectors") {
