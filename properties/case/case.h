@@ -119,6 +119,26 @@ struct FieldsOf<SequentialSpec> {
   };
 };
 
+/// Costs that a plan promises of the checkpointed run; judged by the law plan-promise.
+struct PromiseSpec {
+  static constexpr std::int64_t kNone = -1;
+  /// The most live bytes at any moment, those of the model included; -1: none is promised.
+  std::int64_t peak_bytes = -1;
+  /// The most runs of layers that the backwards of one forward add; -1: none is promised.
+  std::int64_t recomputations = -1;
+  friend bool operator==(const PromiseSpec&, const PromiseSpec&) = default;
+};
+
+template <>
+struct FieldsOf<PromiseSpec> {
+  using S = PromiseSpec;
+  static constexpr std::tuple list{
+      Field<S, std::int64_t>{"peak_bytes", &S::peak_bytes, Cost::one, "at most {} bytes promised"},
+      Field<S, std::int64_t>{"recomputations", &S::recomputations, Cost::one,
+                             "at most {} recomputation{s} promised"},
+  };
+};
+
 /// Either `sequential`, or explicit `segments` (ordered and disjoint; other layers run plain), or
 /// neither: then nothing is checkpointed.
 struct PlanSpec {
@@ -129,6 +149,9 @@ struct PlanSpec {
   /// Saved tensors, inputs of segments included, wait in host memory until the backward needs
   /// them.
   bool offload = false;
+  /// Costs of the run, as its planner says.
+  PromiseSpec promise;
+  /// Whether nothing is checkpointed, whatever is promised.
   bool empty() const { return !sequential && segments.empty() && !offload; }
   friend bool operator==(const PlanSpec&, const PlanSpec&) = default;
 };
@@ -141,6 +164,8 @@ struct FieldsOf<PlanSpec> {
       Field<S, bool>{"offload", &S::offload, Cost::one, "saved tensors offloaded to the host"}
           .showing(Feature::offload),
       Field<S, std::vector<SegmentSpec>>{"segments", &S::segments, Cost::none},
+      // The last one: structures count fields by their position.
+      Field<S, PromiseSpec>{"promise", &S::promise, Cost::one},
   };
 };
 

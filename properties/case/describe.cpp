@@ -114,7 +114,7 @@ std::string plan_in_words(const PlanSpec& plan) {
   std::string text = plan.sequential         ? "sequential, " + listed(*plan.sequential)
                      : plan.segments.empty() ? "plain"
                                              : segments_in_words(plan.segments);
-  return text + fields_in_words(plan, "; ");
+  return text + fields_in_words(plan, "; ") + fields_in_words(plan.promise, "; ");
 }
 
 std::string failure_in_words(const InjectedFailure& m) {

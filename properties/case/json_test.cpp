@@ -176,6 +176,18 @@ TEST_CASE("how segments are handed their tensors survives, and says what is wron
           "arguments by keyword belong to the non_reentrant variant");
 }
 
+TEST_CASE("a promise of a plan survives, and says what is wrong with it") {
+  const std::string text = R"({"format": 1, "input": [1, 2], "layers": [{"kind": "tanh"}],
+      "plan": {"segments": [{"begin": 0, "end": 1}], "promise": {"peak_bytes": 5000000000}}})";
+  const Case c = case_from_json(text);
+  CHECK(c.plan.promise == PromiseSpec{5000000000, PromiseSpec::kNone});
+  CHECK(case_from_json(to_json(c)) == c);
+  CHECK(to_json(c).find(R"("promise": {"peak_bytes": 5000000000})") != std::string::npos);
+  std::string negative = text;
+  negative.replace(negative.find("5000000000"), 10, "-2");
+  rejects(negative, "plan.promise, expected numbers from 0 on, got -2");
+}
+
 TEST_CASE("options survive, and say what is wrong with them") {
   const Case c = case_from_json(
       with_fields(R"(, "options": {"promise": "early_stop", "mode": "a \"quoted\" one"})"));

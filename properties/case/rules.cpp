@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -260,6 +261,12 @@ void check_plan(const Case& c) {
   }
   if (const char* why = c.protocol.auxiliary_losses ? no_auxiliary_losses(c) : nullptr) {
     invalid(std::string("protocol: ") + why + "; auxiliary_losses", "false", "true");
+  }
+  const PromiseSpec& promise = c.plan.promise;
+  for (const std::int64_t number : {promise.peak_bytes, promise.recomputations}) {
+    if (number < PromiseSpec::kNone) {
+      invalid("plan.promise", "numbers from 0 on", std::to_string(number));
+    }
   }
   const int layers = static_cast<int>(c.layers.size());
   if (!c.plan.sequential) {

@@ -173,6 +173,13 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   note_exactness(f, trace, plain, geometry.parameters.size());
 }
 
+PromiseSpec promise_of(const Forecast& f) {
+  PromiseSpec promise{0, 0};
+  for (const LiveReading& r : f.live) promise.peak_bytes = std::max(promise.peak_bytes, r.peak);
+  for (const int runs : f.executions) promise.recomputations += runs - 1;
+  return promise;
+}
+
 Forecast forecast(const Case& c, const Geometry& geometry) {
   Facts facts;
   engine_facts(c, geometry, true, facts);

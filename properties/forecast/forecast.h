@@ -79,6 +79,9 @@ struct Forecast {
 /// `geometry` is validate(c); `facts`: of the subject's layers. Overwrites `forecast`. Throws
 /// std::invalid_argument where the facts contradict the case.
 void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forecast& forecast);
+/// The most that can be promised of the plan: its exact numbers. Where the protocol has more than
+/// two steps, the others are like the second.
+PromiseSpec promise_of(const Forecast& forecast);
 /// The forecast for the reference engine on the host.
 Forecast forecast(const Case& c, const Geometry& geometry);
 

@@ -121,6 +121,22 @@ TEST_CASE("only the options that a failure needs are left") {
   CHECK(shrink(c, [](const Case&) { return true; }).options.empty());
 }
 
+TEST_CASE("a promise goes before its segments do, and stays while a smaller model breaks it") {
+  Case c = case_from_json(R"({"format": 1, "input": [2, 4], "layers": [
+      {"kind": "tanh"}, {"kind": "linear", "features": 4}, {"kind": "tanh"}],
+      "plan": {"segments": [{"begin": 0, "end": 1}, {"begin": 1, "end": 3}],
+               "promise": {"peak_bytes": 1}}})");
+  const Case promised = shrink(c, [](const Case& s) { return s.plan.promise.peak_bytes == 1; });
+  CHECK(promised.layers.size() == 1);
+  const Case other = shrink(c, [](const Case& s) { return !s.plan.segments.empty(); });
+  CHECK(other.plan.promise == PromiseSpec{});
+  for (const Case& smaller : shrink_candidates(c)) {
+    if (smaller.layers.size() == 3 && smaller.plan.promise != PromiseSpec{}) {
+      CHECK(smaller.plan == c.plan);
+    }
+  }
+}
+
 TEST_CASE("a shrink that cannot go on keeps the case") {
   const Case c = generate_case(Mix::wide, 1, 3);
   CHECK(shrink(c, [](const Case&) { return false; }) == c);

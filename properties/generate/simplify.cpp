@@ -264,6 +264,10 @@ bool simplify_details(const Case& c, const OfferCase& offer, std::size_t layer) 
 }  // namespace
 
 bool simplify_plan(const Case& c, const OfferCase& offer) {
+  if (c.plan.promise != PromiseSpec{}) {
+    // It is about these segments: fewer would break it without anybody's fault.
+    return offer_edited(c, offer, [](Case& e) { e.plan.promise = {}; });
+  }
   if (c.plan.offload && offer_edited(c, offer, [](Case& e) { e.plan.offload = false; })) {
     return true;
   }

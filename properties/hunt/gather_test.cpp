@@ -109,7 +109,7 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.count(Verdict::kept) == laws().size() - 6);
 
   ++subject.records.checkpointed.hooks[0].count;
-  ++subject.records.checkpointed.executions[0].count;
+  --subject.records.checkpointed.executions[0].count;
   verdicts = judge_case(subject.records.c, subject, workspace);
   REQUIRE(verdicts.violations.size() == 2);
   CHECK(verdicts.first()->law == "executions");

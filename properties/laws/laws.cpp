@@ -37,6 +37,7 @@
   LAW(one_segment_alive)      \
   LAW(live_bytes)             \
   LAW(peak_bytes)             \
+  LAW(plan_promise)           \
   LAW(cross_device)           \
   LAW(derivatives)            \
   LAW(agrees_with_reference)  \

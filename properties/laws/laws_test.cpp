@@ -237,6 +237,14 @@ const Deviation kDeviations[] = {
     {"peak-bytes", "an event is missing", [](Record&, Record& c) { c.live.pop_back(); }},
     {"peak-bytes", "an event too many",
      [](Record&, Record& c) { c.live.push_back(c.live.back()); }},
+    {"plan-promise", "one byte more at the peak",
+     [](Record&, Record& c) {
+       ++std::max_element(c.live.begin(), c.live.end(), [](const auto& a, const auto& b) {
+          return a.peak < b.peak;
+        })->peak;
+     }},
+    {"plan-promise", "a layer is recomputed once more",
+     [](Record&, Record& c) { ++c.executions.back().count; }},
     {"saved-bytes", "one byte more", [](Record&, Record& c) { ++c.bytes[0].saved; }},
     {"saved-bytes", "one byte less in the plain run",
      [](Record& p, Record&) { --p.bytes[0].saved; }},
@@ -300,6 +308,23 @@ TEST_CASE("every law breaks at the smallest deviation") {
       CHECK(violation->expected != violation->got);
     }
   }
+}
+
+TEST_CASE("a promise is judged where a plan makes one, each of its numbers by itself") {
+  Synthetic s(synthetic_case());
+  const PromiseSpec exact = s.c.plan.promise;
+  ++s.checkpointed.executions.back().count;
+  CHECK(s.judge("plan-promise")->got == std::to_string(exact.recomputations + 1));
+  s.c.plan.promise.recomputations = PromiseSpec::kNone;
+  CHECK(s.verdict("plan-promise") == Verdict::kept);
+  s.c.plan.promise.peak_bytes = exact.peak_bytes - 1;
+  CHECK(s.judge("plan-promise")->got == std::to_string(exact.peak_bytes) + " bytes");
+  s.c.plan.promise.peak_bytes = PromiseSpec::kNone;
+  CHECK(s.verdict("plan-promise") == Verdict::not_applicable);
+  // Nothing is checkpointed: the plan that the promise was about is gone.
+  s.c.plan = {};
+  s.c.plan.promise = {0, 0};
+  CHECK(s.verdict("plan-promise") == Verdict::not_applicable);
 }
 
 TEST_CASE(

@@ -172,6 +172,7 @@ class Arrays {
 void append_case(std::string& out, const Case& c, const Geometry& geometry, ArrayFile* files) {
   Case told = c;
   told.options.erase(kRepeat);
+  told.plan.promise = {};
   out += ",\"case\":" + on_one_line(to_json(told));
   append_model(out, c, geometry);
   Arrays(c, geometry, files).append(out, geometry);

@@ -174,6 +174,7 @@ Case synthetic_case() {
 
 Synthetic::Synthetic(Case made)
     : c(std::move(made)), geometry(validate(c)), forecast(rematch::forecast(c, geometry)) {
+  c.plan.promise = promise_of(forecast);
   Maker(c, geometry, forecast, false, plain).make();
   Maker(c, geometry, forecast, true, checkpointed).make();
 }
