@@ -7,6 +7,7 @@
   COMMAND(check)                      \
   COMMAND(replay)                     \
   COMMAND(show)                       \
+  COMMAND(plan)                       \
   COMMAND(laws)                       \
   COMMAND(subjects)                   \
   COMMAND(conform)                    \

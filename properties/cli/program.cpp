@@ -65,6 +65,11 @@ void try_external(int argc, char** argv) {
   }
 }
 
+bool is_ours(std::string_view name) {
+  return std::any_of(commands().begin(), commands().end(),
+                     [&](const CommandEntry* command) { return command->name == name; });
+}
+
 /// The programs beside this one that are called like commands, and the commands in Python.
 std::vector<std::string> externals() {
   std::vector<std::string> names = commands_in_python();
@@ -76,6 +81,7 @@ std::vector<std::string> externals() {
       names.push_back(name.substr(kPrefix.size()));
     }
   }
+  std::erase_if(names, is_ours);
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -108,6 +114,17 @@ void add_commands(CLI::App& app, Action& chosen) {
   }
 }
 
+/// `rematch plan` takes a case here; models are planned by the command in Python.
+bool is_for_python(int argc, char** argv) {
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  const auto is_case = [](std::string_view word) {
+    return word.ends_with(".json") || word == "--help" || word == "-h";
+  };
+  return words[0] == "plan" && words.size() > 1 && !is_case(words[1]) &&
+         std::none_of(words.begin() + 1, words.end(),
+                      [](std::string_view word) { return word.ends_with(".json"); });
+}
+
 void check_first(const CLI::App& app, int argc, char** argv) {
   const std::string first = argv[1];
   if (first.starts_with('-')) {
@@ -115,10 +132,9 @@ void check_first(const CLI::App& app, int argc, char** argv) {
     throw UsageError(fmt::format("expected a command before {}; commands: {}", first,
                                  fmt::join(known_commands(), ", ")));
   }
-  for (const CommandEntry* command : commands()) {
-    if (command->name == first) return;
-  }
+  if (is_ours(first) && !is_for_python(argc, argv)) return;
   try_external(argc, argv);
+  if (is_ours(first)) return;
   if (first == "scenario") {
     throw UsageError(
         "scenario is a program of its own, which is not here: `ci/build release rematch-scenario` "

@@ -126,7 +126,9 @@ def _run(arguments: Sequence[str] | None) -> None:
     what, options = words[0], words[1:]
     if what in ("-h", "--help"):
         return print(_help())
-    if what in OURS:
+    # The program plans cases, which are JSON; models are planned here.
+    of_case = what == "plan" and any(word.endswith(".json") for word in options)
+    if what in OURS and not of_case:
         try:
             return import_module(OURS[what][0]).main(options)
         except ImportError as error:

@@ -1,0 +1,65 @@
+#include <catch2/catch_test_macros.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "properties/cli/testing/program.h"
+#include "properties/testing/shell.h"
+
+namespace rematch {
+namespace {
+
+using testing::contains;
+using testing::Outcome;
+using testing::run;
+using testing::ScratchFolder;
+using testing::text_of;
+using Json = nlohmann::json;
+
+void write_case(const ScratchFolder& folder, const std::string& layers) {
+  std::ofstream(folder.path() / "case.json")
+      << R"({"format": 1, "input": [2, 3], "layers": [)" << layers
+      << R"(], "protocol": {"input_requires_grad": true}})";
+}
+
+constexpr const char* kFour =
+    R"({"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"})";
+
+}  // namespace
+
+TEST_CASE("plan lists the best plans, runs the one for a budget, and saves it with its promise",
+          "[plans]") {
+  const ScratchFolder folder;
+  write_case(folder, kFour);
+  const Outcome all = run("plan case.json --json", folder.path());
+  REQUIRE(all.status == 0);
+  const Json plans = Json::parse(all.out)["plans"];
+  CHECK(plans.front()["plan"]["promise"]["recomputations"] == 0);
+  const Json least = plans.back()["plan"]["promise"];
+  CHECK(least["peak_bytes"] == 104);
+  const Outcome one = run("plan case.json --json --budget 104 --save planned.json", folder.path());
+  REQUIRE(one.status == 0);
+  const Json planned = Json::parse(one.out);
+  CHECK(planned["exact"] == true);
+  CHECK(planned["plan"]["measured"] == least);
+  CHECK(Json::parse(text_of(folder.path() / "planned.json")) == planned["case"]);
+  const Outcome again = run("replay planned.json --law plan-promise", folder.path());
+  CHECK(again.status == 0);
+  CHECK(contains(again.out, "kept          plan-promise"));
+  CHECK(contains(run("plan case.json --budget 104", folder.path()).out, "this plan"));
+  CHECK(contains(run("plan case.json", folder.path()).out, "recomputed layers"));
+}
+
+TEST_CASE("plan says what does not fit, and what is no chain", "[plans]") {
+  const ScratchFolder folder;
+  write_case(folder, kFour);
+  const Outcome none = run("plan case.json --budget 103", folder.path());
+  CHECK(none.status == 1);
+  CHECK(contains(none.out, "expected a plan of at most 103 B, got 104 B as the least"));
+  write_case(folder, R"({"kind": "tanh"}, {"kind": "tanh"}, {"kind": "add", "from": [0, 0]})");
+  const Outcome skip = run("plan case.json", folder.path());
+  CHECK(skip.status == 2);
+  CHECK(contains(skip.out, "expected a chain, in which each layer reads the one before"));
+}
+
+}  // namespace rematch

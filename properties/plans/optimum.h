@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "properties/case/case.h"
+#include "properties/plans/chain.h"
+
+namespace rematch {
+
+/// One of the best plans for a chain: none recomputes less within its bytes.
+struct BestPlan {
+  std::vector<SegmentSpec> segments;
+  /// As the forecast says, peak and recomputations.
+  PromiseSpec promise;
+};
+
+struct Frontier {
+  /// From the plain run to the fewest bytes: recomputations grow, peaks fall.
+  std::vector<BestPlan> plans;
+  /// The forecast confirms the bytes and recomputations of every plan that the search counted. If
+  /// not, the promises hold, but a better plan may exist.
+  bool exact = true;
+};
+
+/// All plans of non-reentrant segments, flat and nested to any depth, that no other one beats in
+/// both peak and recomputations, found by dynamic programming over intervals of layers: a segment
+/// costs the layers that its recomputation runs and the plans of the segments in it, and what it
+/// holds adds up. Throws as chain_of() does.
+Frontier frontier_of(const Case& c);
+
+}  // namespace rematch
