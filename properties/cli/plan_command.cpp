@@ -22,6 +22,7 @@ using Json = nlohmann::ordered_json;
 struct PlanArguments {
   std::string file;
   std::string budget;
+  std::string segments;
   std::string save;
   bool json = false;
 };
@@ -149,7 +150,10 @@ int show_plan(const PlanArguments& a, const Case& c, const Frontier& frontier) {
 int plan(const PlanArguments& a) {
   if (a.file.empty()) throw UsageError("expected a case file, FILE.json, got none");
   const Case c = load_case(a.file);
-  const Frontier frontier = frontier_of(c);
+  const std::uint64_t most =
+      a.segments.empty() ? kAnyNumber : parse_whole("--segments", a.segments, 0);
+  const Frontier frontier =
+      frontier_of(c, static_cast<int>(std::min<std::uint64_t>(most, kAnyNumber)));
   if (!frontier.exact) {
     print_error(
         "rematch: the forecast corrects the bytes that the search counted; promises hold, but a "
@@ -164,6 +168,8 @@ void declare_plan(Command& command) {
               "A case whose layers read each the one before; its own plan is not used");
   const Option budget = command.add("--budget", a->budget, "BYTES",
                                     "The most live bytes; without it, all best plans");
+  command.add("--segments", a->segments, "K",
+              "The most segments side by side; any number may nest");
   command.add("--save", a->save, "FILE", "Write the case with the plan and its promise")
       .needs(budget);
   command.add_flag("--json", a->json, "JSON instead of text");

@@ -66,8 +66,10 @@ constexpr std::array kGiven{Given{false, false, false}, Given{false, true, true}
 
 class Search {
  public:
-  explicit Search(const Chain& chain)
-      : chain_(chain), layers_(static_cast<int>(chain.layers.size())) {
+  Search(const Chain& chain, int most_segments)
+      : chain_(chain),
+        most_segments_(most_segments),
+        layers_(static_cast<int>(chain.layers.size())) {
     const auto size = static_cast<std::size_t>(layers_) + 1;
     bodies_.resize(size * size * kGiven.size());
     segments_.resize(size * size * 2);
@@ -199,7 +201,8 @@ class Search {
     prune(options);
   }
 
-  /// The model from layer `begin` on, whose input is held or not.
+  /// The model from layer `begin` on, whose input is held or not. Where segments are limited,
+  /// `pass` counts them.
   void find_models() {
     std::vector<std::array<Options, 2>> from(static_cast<std::size_t>(layers_) + 1);
     for (const bool held : {false, true}) {
@@ -215,7 +218,7 @@ class Search {
             std::max(chain_.forward + input + layer(begin).running, back_of(begin, held, false));
         const bool holds = holds_output(begin, held);
         for (const Option& o : from[static_cast<std::size_t>(begin) + 1][holds ? 1 : 0]) {
-          options.push_back({o.cost, 0, 0, std::max(at, kept(begin, held) + o.back),
+          options.push_back({o.cost, o.pass, 0, std::max(at, kept(begin, held) + o.back),
                              add_item({begin, begin + 1, kLayer, o.item})});
         }
         bool same = true;
@@ -224,9 +227,11 @@ class Search {
           // The segment itself holds its input until its backward is over.
           for (const Option& s : segment(begin, end, true)) {
             for (const Option& o : from[static_cast<std::size_t>(end)][same ? 1 : 0]) {
+              const bool limited = most_segments_ != kAnyNumber;
+              if (limited && o.pass >= most_segments_) continue;
               const std::int64_t most = std::max({chain_.forward + s.pass, s.back, o.back});
-              options.push_back(
-                  {s.cost + o.cost, 0, 0, input + most, add_item({begin, end, s.item, o.item})});
+              options.push_back({s.cost + o.cost, limited ? o.pass + 1 : 0, 0, input + most,
+                                 add_item({begin, end, s.item, o.item})});
             }
           }
         }
@@ -234,11 +239,15 @@ class Search {
       }
     }
     models_ = from.front();
-    for (Option& o : models_[1]) o.back = std::max(o.back, chain_.rest);
+    for (Option& o : models_[1]) {
+      o.back = std::max(o.back, chain_.rest);
+      o.pass = 0;
+    }
     prune(models_[1]);
   }
 
   const Chain& chain_;
+  int most_segments_;
   int layers_;
   std::vector<Item> items_;
   std::vector<Options> bodies_;
@@ -248,10 +257,10 @@ class Search {
 
 }  // namespace
 
-Frontier frontier_of(const Case& c) {
+Frontier frontier_of(const Case& c, int most_segments) {
   const Geometry geometry = validate(c);
   const Chain chain = chain_of(c, geometry);
-  const Search search(chain);
+  const Search search(chain, most_segments);
   Frontier frontier;
   Case planned = c;
   for (const Option& o : search.models()) {

@@ -14,6 +14,8 @@ struct BestPlan {
   PromiseSpec promise;
 };
 
+inline constexpr int kAnyNumber = 1 << 20;
+
 struct Frontier {
   /// From the plain run to the fewest bytes: recomputations grow, peaks fall.
   std::vector<BestPlan> plans;
@@ -26,6 +28,8 @@ struct Frontier {
 /// both peak and recomputations, found by dynamic programming over intervals of layers: a segment
 /// costs the layers that its recomputation runs and the plans of the segments in it, and what it
 /// holds adds up. Throws as chain_of() does.
-Frontier frontier_of(const Case& c);
+///
+/// `most_segments`: of the outermost level; those in them do not count.
+Frontier frontier_of(const Case& c, int most_segments = kAnyNumber);
 
 }  // namespace rematch
