@@ -34,6 +34,8 @@
   LAW(saved_bytes)            \
   LAW(saved_at_most)          \
   LAW(bytes_after_backward)   \
+  LAW(held_at_most)           \
+  LAW(held_in_backward)       \
   LAW(one_segment_alive)      \
   LAW(live_bytes)             \
   LAW(peak_bytes)             \

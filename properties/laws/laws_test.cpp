@@ -56,6 +56,14 @@ LiveReading& recomputed_layer(Record& r, int number) {
   throw std::invalid_argument("no such event");
 }
 
+/// The `number`-th reading of an event in Record::held.
+LiveReading& held(Record& r, Event event, int number = 0) {
+  for (LiveReading& l : r.held) {
+    if (l.event == event && number-- == 0) return l;
+  }
+  throw std::invalid_argument("no such event");
+}
+
 const Deviation kDeviations[] = {
     {"errors", "the checkpointed run fails",
      [](Record&, Record& c) {
@@ -250,6 +258,19 @@ const Deviation kDeviations[] = {
      [](Record& p, Record&) { --p.bytes[0].saved; }},
     {"saved-at-most", "more than the plain run saves, and the inputs",
      [](Record&, Record& c) { c.bytes[0].saved += 1 << 20; }},
+    {"held-at-most", "more than the plain run holds, and the inputs",
+     [](Record&, Record& c) { held(c, Event::forward).live += 1 << 20; }},
+    {"held-at-most", "a byte more after a backward",
+     [](Record&, Record& c) { ++held(c, Event::backward, 1).live; }},
+    {"held-at-most", "a byte is left after a step",
+     [](Record&, Record& c) { ++held(c, Event::step).live; }},
+    {"held-at-most", "a reading is missing", [](Record&, Record& c) { c.held.pop_back(); }},
+    {"held-in-backward", "a byte of the first recomputation is there when the second begins",
+     [](Record&, Record& c) {
+       for (LiveReading& r : c.held) {
+         if (r.layer == 0 && r.execution == 1) ++r.entered;
+       }
+     }},
     {"injected-failures", "the checkpointed run does not notice",
      [](Record&, Record& c) { c.trial->failed = false; }},
     {"injected-failures", "the checkpointed run leaves a byte",

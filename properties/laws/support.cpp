@@ -63,13 +63,6 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast) {
 
 namespace {
 
-/// A tensor that a segment is handed among other things is kept, but not as a saved tensor.
-bool hides_inputs(const std::vector<SegmentSpec>& segments) {
-  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
-    return s.choice.arguments != Arguments::tensors || hides_inputs(s.nested);
-  });
-}
-
 bool keeps_results(const std::vector<SegmentSpec>& segments) {
   return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
     return !s.choice.keep.empty() || keeps_results(s.nested);
@@ -77,6 +70,12 @@ bool keeps_results(const std::vector<SegmentSpec>& segments) {
 }
 
 }  // namespace
+
+bool hides_inputs(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.arguments != Arguments::tensors || hides_inputs(s.nested);
+  });
+}
 
 bool knows_saved_bytes(const Evidence& e) {
   if (!e.forecast.measured) return e.forecast.saves_known;

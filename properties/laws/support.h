@@ -83,6 +83,8 @@ std::int64_t saved_per_forward(const Evidence& e, std::int64_t forecast);
 /// becomes of tensors in a structure: an implementation may hold the structure and save none of
 /// them; or of forwards that save different amounts.
 bool knows_saved_bytes(const Evidence& e);
+/// Whether a segment is handed tensors among other things: they are kept, but not as saved tensors.
+bool hides_inputs(const std::vector<SegmentSpec>& segments);
 /// Whether regions of an implementation whose facts were measured may keep what layers read of
 /// their states, which the plain run does not show.
 bool may_keep_states(const Evidence& e);

@@ -152,6 +152,7 @@ void lists(V& v, R& r) {
   v("streams", r.streams);
   v("bytes", r.bytes);
   v("live", r.live);
+  v("held", r.held);
   v("executions", r.executions);
   v("hooks", r.hooks);
   v("grad_flags", r.grad_flags);

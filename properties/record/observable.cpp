@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "injected_failures",
                                                                 "promises",
                                                                 "displacement",
-                                                                "host_agreement"};
+                                                                "host_agreement",
+                                                                "held_bytes"};
 
 }  // namespace
 

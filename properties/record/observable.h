@@ -36,10 +36,11 @@ enum class Observable : std::uint8_t {
   promises,             ///< Whether a promise that the case tried is kept (Record::promises).
   displacement,         ///< Runs with displaced parameters (RunRequest::displacement).
   host_agreement,       ///< Layers run on host and device (RunRequest::compare_layers).
+  held_bytes,           ///< Bytes that forwards made and that are held still (Record::held).
 };
 
 inline constexpr std::size_t kObservableCount =
-    static_cast<std::size_t>(Observable::host_agreement) + 1;
+    static_cast<std::size_t>(Observable::held_bytes) + 1;
 using Observables = EnumSet<Observable, kObservableCount>;
 
 /// "rng_state".

@@ -53,6 +53,7 @@ void Record::clear() {
   streams.clear();
   bytes.clear();
   live.clear();
+  held.clear();
   executions.clear();
   hooks.clear();
   grad_flags.clear();

@@ -225,6 +225,11 @@ struct Record {
   std::vector<StreamReading> streams;
   std::vector<ByteReading> bytes;
   std::vector<LiveReading> live;
+  /// The same of the memory that forwards and recomputations make, layer by layer, without that of
+  /// gradients, parameters and states: events layer, forward, backward and step, with readings when
+  /// a layer is entered and left, and no peaks within. Not part of the hash, because when memory is
+  /// let go may depend on the runs before.
+  std::vector<LiveReading> held;
   std::vector<ExecutionCount> executions;
   std::vector<HookCount> hooks;
   std::vector<GradFlag> grad_flags;

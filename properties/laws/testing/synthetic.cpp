@@ -57,6 +57,8 @@ class Maker {
     observe(Quantity::loss, step, microbatch, 0, Shape());
     streams(Moment::after_forward, step, microbatch);
     bytes(Moment::after_forward, step, microbatch, graphs_after_forward(c_.protocol, microbatch));
+    for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) held_layer(step, microbatch, i, 0);
+    held(Event::forward, step, microbatch, graphs_after_forward(c_.protocol, microbatch));
   }
 
   void backward(int step, int microbatch) {
@@ -80,6 +82,15 @@ class Maker {
     }
     streams(Moment::after_backward, step, microbatch);
     bytes(Moment::after_backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
+    const std::vector<SegmentSpec> segments = segments_of(c_);
+    for (std::size_t s = segments.size(); checkpointed_ && s-- > 0;) {
+      const std::int64_t begun = held_;
+      for (int i = segments[s].begin; i < segments[s].end; ++i) {
+        held_layer(step, microbatch, i, 1);
+      }
+      held_ = begun;
+    }
+    held(Event::backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
     for (int input = 0; input < g_.inputs; ++input) {
       Observation& o =
           observe(Quantity::input_gradient, step, microbatch, input, Shape(std::span(c_.input)));
@@ -107,6 +118,7 @@ class Maker {
       observe(Quantity::buffer, step, 0, b, g_.buffers[static_cast<std::size_t>(b)].shape);
     }
     streams(Moment::after_step, step, 0);
+    held(Event::step, step, 0, 0);
   }
 
   Observation& observe(Quantity quantity, int step, int microbatch, int index, const Shape& shape) {
@@ -137,6 +149,16 @@ class Maker {
     }
   }
 
+  /// Every layer adds 8 bytes to what is held.
+  void held_layer(int step, int microbatch, int layer, int execution) {
+    r_.held.push_back({Event::layer, step, microbatch, layer, execution, held_, held_ + 8});
+    held_ += 8;
+  }
+  void held(Event event, int step, int microbatch, int graphs) {
+    held_ = graphs * (checkpointed_ ? f_.saved_bytes : f_.plain_saved_bytes);
+    r_.held.push_back({event, step, microbatch, -1, 0, 0, held_});
+  }
+
   void streams(Moment moment, int step, int microbatch) {
     r_.streams.push_back({moment, step, microbatch, 0, c_.seed, offset_});
     r_.streams.push_back({moment, step, microbatch, 1, c_.seed, 0});
@@ -156,6 +178,7 @@ class Maker {
   Record& r_;
   float next_ = 0;
   std::uint64_t offset_ = 0;
+  std::int64_t held_ = 0;
 };
 
 }  // namespace

@@ -160,6 +160,17 @@ class Record:
         _add(entry, saved=saved, temporaries=temporaries, offloaded=offloaded, retained=retained)
         self._append("bytes", entry)
 
+    def held(self, event: str, live: int, *, step: int = 0, microbatch: int = 0, **layer: int) -> None:
+        """Notes the bytes that forwards and recomputations made and that are held still, at "forward", "backward",
+        "step", or when a "layer" ends: then with its number, its `execution`, and what was held when it was `entered`.
+        """
+        entry: dict[str, Any] = {"event": event}
+        _place(entry, step, microbatch)
+        # -1 is the default: no layer.
+        entry.update({name: value for name, value in layer.items() if value or name == "layer"})
+        _add(entry, live=live)
+        self._append("held", entry)
+
     def value(self, layer: int, index: int, hashed: str, **rest: Any) -> None:
         """Notes a tensor that an execution of a layer made, or saved; value_entry() says how."""
         self.append_value(value_entry(layer, index, hashed, **rest))

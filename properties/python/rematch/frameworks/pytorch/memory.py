@@ -40,6 +40,8 @@ class Memory:
     def __init__(self) -> None:
         # A weak reference keeps the address from being given to another storage.
         self._known: dict[int, tuple[StorageWeakRef, int, int]] = {}
+        # Of these alone bytes are counted: a model may have many tensors.
+        self._made: dict[int, tuple[StorageWeakRef, int]] = {}
         self._names = 0
         self._saved: dict[int, list[int]] = {}
         self._offloaded: dict[int, list[int]] = {}
@@ -49,6 +51,7 @@ class Memory:
         for t in tensors:
             storage = t.untyped_storage()
             self._known[storage._cdata] = (StorageWeakRef(storage), 0, 0)
+            self._made.pop(storage._cdata, None)
 
     def name(self, t: Tensor) -> tuple[int, int]:
         """The name of a tensor's memory, and its size in bytes."""
@@ -58,6 +61,7 @@ class Memory:
             self._names += 1
             known = (StorageWeakRef(storage), self._names, storage.nbytes())
             self._known[storage._cdata] = known
+            self._made[storage._cdata] = known[0], known[2]
         return known[1], known[2]
 
     def keep(self, t: Tensor, value: Any, offloaded: bool = False) -> Kept:
@@ -70,9 +74,9 @@ class Memory:
         counts = self._offloaded if offloaded else self._saved
         return sum(size for _, size in counts.values())
 
-    def temporaries(self) -> int:
+    def held(self) -> int:
         """Bytes of all memory that was named and is live."""
-        gone = [at for at, (reference, _, _) in self._known.items() if reference.expired()]
+        gone = [at for at, (reference, _) in self._made.items() if reference.expired()]
         for at in gone:
-            del self._known[at]
-        return sum(size for _, _, size in self._known.values())
+            del self._made[at], self._known[at]
+        return sum(size for _, size in self._made.values())

@@ -25,6 +25,8 @@ class Place:
     microbatch: int
     stream: int = 0
     saves: int = 0
+    entered: int = 0
+    """Bytes that were held when the layer began."""
     draws: list[tuple[int, str]] = field(default_factory=list)
     """Draws: how many numbers each time, and their hash."""
     complete: bool = False

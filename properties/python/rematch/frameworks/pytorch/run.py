@@ -249,6 +249,8 @@ class TorchRun(Steps):
         self._model.watch.note_bytes(moment, **place)
 
     def note_random_state(self, moment: str, **place: int) -> None:
+        if moment == "after_step":
+            self._model.watch.note_step(**place)
         for stream, generator in enumerate(self._model.generators):
             state = generator.get_state().numpy().tobytes()
             self.record.stream(moment, state, stream=stream, **place)

@@ -95,6 +95,9 @@ class Watch:
     def note_bytes(self, moment: str, **place: Any) -> None:
         """Notes what is live now."""
 
+    def note_step(self, step: int) -> None:
+        """A step is over."""
+
 
 class _Operators(TorchDispatchMode):
     """Shows every operator that runs to an Eye, on its way below autograd."""
@@ -218,10 +221,12 @@ class Eye(Watch):
     def enter(self, place: Place) -> Place | None:
         if not self._shown and self.place is None:
             self._operators.__enter__()
+        place.entered = self._memory.held()
         return super().enter(place)
 
     def leave(self, outer: Place | None) -> None:
         if self.place is not None:
+            self._note_held(self.place)
             self._draws.note(self.place)
             self._obedience.note(self.place)
         super().leave(outer)
@@ -289,11 +294,27 @@ class Eye(Watch):
             if kept() is not None:
                 self.record.append_value(entry)
         self._kept.clear()
-        temporaries = memory.temporaries() if moment == "after_backward" else 0
-        if place.get("retained"):
-            temporaries = 0
+        last = moment == "after_backward" and not place.get("retained")
+        held = memory.held()
+        temporaries = held if last else 0
+        if moment == "after_forward" or last:
+            self.record.held(moment.removeprefix("after_"), held, **place)
         self.record.bytes(
             moment, saved=memory.saved(), offloaded=memory.saved(offloaded=True), temporaries=temporaries, **place
+        )
+
+    def note_step(self, step: int) -> None:
+        self.record.held("step", self._memory.held(), step=step)
+
+    def _note_held(self, place: Place) -> None:
+        self.record.held(
+            "layer",
+            self._memory.held(),
+            step=place.step,
+            microbatch=place.microbatch,
+            layer=place.layer,
+            execution=place.execution,
+            entered=place.entered,
         )
 
     def saw(self, func: Any, args: Any, result: Any) -> None:
