@@ -40,8 +40,8 @@ class Measured final : public Subject {
  private:
   Declaration declaration_{
       .name = "measured",
-      .observes = Observables::all().without(
-          {Observable::displacement, Observable::host_agreement, Observable::live_bytes})};
+      .observes = Observables::all().without({Observable::displacement, Observable::host_agreement,
+                                              Observable::live_bytes, Observable::held_bytes})};
   EngineSubject engine_;
 };
 

@@ -105,8 +105,8 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
-  // Two prepared records have nothing for some laws, and two are not observed.
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 6);
+  // Two prepared records have nothing for some laws, and four are not observed.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 8);
 
   ++subject.records.checkpointed.hooks[0].count;
   --subject.records.checkpointed.executions[0].count;
@@ -115,7 +115,7 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.first()->law == "executions");
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 8);
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 10);
   CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
   CHECK_FALSE(judge_case(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
 }

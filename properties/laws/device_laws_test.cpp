@@ -20,8 +20,9 @@ class ClaimsDevice : public Subject {
   }
 
  private:
-  Declaration declaration_{
-      .name = "claims a device", .observes = Observables::all(), .may_vary = true};
+  Declaration declaration_{.name = "claims a device",
+                           .observes = Observables::all().without({Observable::held_bytes}),
+                           .may_vary = true};
   EngineSubject engine_;
 };
 

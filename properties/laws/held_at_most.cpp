@@ -6,21 +6,33 @@ namespace {
 
 constexpr std::string_view kHeldAtMost = "held-at-most";
 
-std::string_view moment_of(Event event) {
-  if (event == Event::forward) return "after the forward";
-  return event == Event::backward ? "after the backward" : "after the step";
-}
-
-const LiveReading* reading_at(const Record& record, const LiveReading& moment) {
+const LiveReading* reading_at(const Record& record, Event event, int step, int microbatch) {
   for (const LiveReading& r : record.held) {
-    if (r.event == moment.event && r.step == moment.step && r.microbatch == moment.microbatch)
-      return &r;
+    if (r.event == event && r.step == step && r.microbatch == microbatch) return &r;
   }
   return nullptr;
 }
 
-/// Bytes that one graph may hold beyond that of the plain run; negative where less is promised. nullopt:
-/// nobody knows how much a policy may keep.
+/// At one moment, when `graphs` forwards wait for their backward. nullopt as `per_graph`: how much
+/// these may hold is not known.
+std::optional<Violation> compare_held(const Evidence& e, Event event, int step, int microbatch,
+                                      int graphs, std::optional<std::int64_t> per_graph,
+                                      const std::string& place) {
+  const LiveReading* const plain = reading_at(e.plain, event, step, microbatch);
+  const LiveReading* const got = reading_at(e.checkpointed, event, step, microbatch);
+  if (plain == nullptr || got == nullptr) {
+    return Violation{kHeldAtMost, place + (plain == nullptr ? ", plain run" : ", checkpointed run"),
+                     "a number of bytes held", std::string(kNotRecorded)};
+  }
+  if (graphs > 0 && !per_graph) return std::nullopt;
+  const std::int64_t most = plain->live + graphs * per_graph.value_or(0);
+  if (got->live <= most) return std::nullopt;
+  return Violation{kHeldAtMost, place, "at most " + std::to_string(most) + " bytes held",
+                   std::to_string(got->live)};
+}
+
+/// Bytes that one graph may hold beyond that of the plain run; negative where less is promised.
+/// nullopt: nobody knows how much a policy may keep.
 std::optional<std::int64_t> beyond_per_graph(const Evidence& e) {
   const Allowance allowance(e);
   const bool shown = e.observed.contains(Observable::saved_tensors) &&
@@ -33,24 +45,22 @@ std::optional<std::int64_t> beyond_per_graph(const Evidence& e) {
 }
 
 std::optional<Violation> check_held_at_most(const Evidence& e) {
+  const ProtocolSpec& p = e.c.protocol;
   const std::optional<std::int64_t> per_graph = beyond_per_graph(e);
-  for (const LiveReading& plain : e.plain.held) {
-    if (plain.event == Event::layer) continue;
-    const int graphs =
-        plain.event == Event::forward    ? graphs_after_forward(e.c.protocol, plain.microbatch)
-        : plain.event == Event::backward ? graphs_after_backward(e.c.protocol, plain.microbatch)
-                                         : 0;
-    if (graphs > 0 && !per_graph) continue;
-    const std::int64_t most = plain.live + graphs * per_graph.value_or(0);
-    const LiveReading* const got = reading_at(e.checkpointed, plain);
-    if (got != nullptr && got->live <= most) continue;
-    std::string place = plain.event == Event::step ? "step " + std::to_string(plain.step)
-                                                   : place_of(plain.step, plain.microbatch);
-    place += ", ";
-    place += moment_of(plain.event);
-    return Violation{kHeldAtMost, std::move(place),
-                     "at most " + std::to_string(most) + " bytes held",
-                     got != nullptr ? std::to_string(got->live) : std::string(kNotRecorded)};
+  const auto forward = [&](int step, int microbatch) -> std::optional<Violation> {
+    const std::string place = place_of(step, microbatch);
+    if (auto v =
+            compare_held(e, Event::forward, step, microbatch, graphs_after_forward(p, microbatch),
+                         per_graph, place + ", after the forward"))
+      return v;
+    return compare_held(e, Event::backward, step, microbatch, graphs_after_backward(p, microbatch),
+                        per_graph, place + ", after the backward");
+  };
+  if (auto v = for_each_forward(p, forward)) return v;
+  for (int step = 0; step < p.steps; ++step) {
+    if (auto v = compare_held(e, Event::step, step, 0, 0, per_graph,
+                              "step " + std::to_string(step) + ", after the step"))
+      return v;
   }
   return std::nullopt;
 }

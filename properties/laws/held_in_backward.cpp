@@ -13,12 +13,14 @@ std::optional<Violation> check_held_in_backward(const Evidence& e) {
   // Bytes held at the last moment that bounds the next recomputation.
   std::int64_t before = 0;
   std::pair forward{-1, -1};
+  bool recorded = false;
   for (const LiveReading& r : e.checkpointed.held) {
     if (r.event != Event::layer) {
       before = r.live;
       if (r.event == Event::forward) forward = {r.step, r.microbatch};
       continue;
     }
+    recorded = true;
     // A layer with a backward of its own is recomputed within the forward.
     if (std::pair(r.step, r.microbatch) > forward) continue;
     // Nested segments that begin with the one around them are recomputed while more is held.
@@ -35,7 +37,9 @@ std::optional<Violation> check_held_in_backward(const Evidence& e) {
     }
     before = r.entered;
   }
-  return std::nullopt;
+  if (recorded) return std::nullopt;
+  return Violation{kHeldInBackward, "bytes held when layers begin, checkpointed run", "recorded",
+                   std::string(kNotRecorded)};
 }
 
 // Several backwards of one forward begin anew. Casts stay in their cache, copies on the host are

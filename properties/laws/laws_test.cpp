@@ -265,6 +265,12 @@ const Deviation kDeviations[] = {
     {"held-at-most", "a byte is left after a step",
      [](Record&, Record& c) { ++held(c, Event::step).live; }},
     {"held-at-most", "a reading is missing", [](Record&, Record& c) { c.held.pop_back(); }},
+    {"held-at-most", "nothing is recorded in either run",
+     [](Record& p, Record& c) {
+       p.held.clear();
+       c.held.clear();
+     }},
+    {"held-in-backward", "nothing is recorded", [](Record&, Record& c) { c.held.clear(); }},
     {"held-in-backward", "a byte of the first recomputation is there when the second begins",
      [](Record&, Record& c) {
        for (LiveReading& r : c.held) {

@@ -60,6 +60,15 @@ class Keeps(Forgets):
 def keeps_its_input(function, x, **options):
     return Keeps.apply(function, x)
 
+hoard = []
+
+def hoards(function, *inputs, **options):
+    def run(*inputs):
+        outputs = function(*inputs)
+        hoard.append(outputs.detach())
+        return outputs
+    return checkpoint(run, *inputs, **options)
+
 def plain(function, *inputs, **options):
     return function(*inputs)
 
@@ -169,6 +178,20 @@ def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
     _, checkpointed = records("plain")
     assert same_bits(checkpointed)
     assert [e["count"] for e in checkpointed["executions"]] == [1, 1, 1]
+
+
+def test_what_no_graph_keeps_is_counted_as_held(records):
+    def held(record):
+        return [r.get("live", 0) for r in record["held"] if r["event"] != "layer"]
+
+    def begun(record):
+        return [r.get("entered", 0) for r in record["held"] if r.get("execution")]
+
+    (plain, faithful), (_, checkpointed) = records("faithful"), records("hoards")
+    assert held(plain)[1:] == held(faithful)[1:] == [0, 0]
+    # The output of the segment, 4 rows of 5 features; early stop leaves the recomputation before it.
+    assert held(checkpointed)[1:] == [80, 80]
+    assert begun(checkpointed)[0] <= held(checkpointed)[0]
 
 
 def test_what_a_graph_keeps_after_its_backward_is_counted_while_the_loss_is_there(records):
