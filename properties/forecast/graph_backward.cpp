@@ -68,11 +68,20 @@ void SymbolicGraph::find_needed(int first, const std::vector<bool>& wanted) {
   for (int n = first; n < static_cast<int>(nodes_.size()); ++n) {
     const Node& node = nodes_[static_cast<std::size_t>(n)];
     bool needed = false;
+    bool all = true;
     for (int e = 0; e < node.edges; ++e) {
       const SymbolicEdge edge = edge_of(node, e);
-      needed = needed || (edge.slot >= 0 ? needed_slots_[static_cast<std::size_t>(edge.slot)]
-                                         : edge.leaf >= 0 && wants(edge.leaf));
+      if (!edge.needed()) continue;
+      const bool leads =
+          edge.slot >= 0 ? needed_slots_[static_cast<std::size_t>(edge.slot)] : wants(edge.leaf);
+      needed = needed || leads;
+      all = all && leads;
     }
+    // A module may have many nodes. Which of them lead to a part of its tensors, and so whether
+    // what they saved is asked for, is not declared.
+    const bool module = node.kind == Node::Kind::layer &&
+                        case_->layers[static_cast<std::size_t>(node.layer)].layer != nullptr;
+    if (module && needed && !all) trace_->facts_unknown = true;
     for (int k = 0; k < node.outputs; ++k) {
       needed_slots_[static_cast<std::size_t>(node.first_slot + k)] = needed;
     }

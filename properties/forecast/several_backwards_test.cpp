@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "properties/forecast/testing/small_cases.h"
+#include "properties/layers/custom_layer.h"
 
 namespace rematch {
 namespace {
@@ -58,6 +59,19 @@ TEST_CASE("a partial backward recomputes what leads to its tensors, and gives no
   const Forecast behind = forecast_of(c);
   CHECK(count(behind, Event::gradient) == 2);
   CHECK(behind.executions == std::vector{1, 1, 1});
+}
+
+TEST_CASE("how often a module runs is not known where a backward is for a part of its tensors") {
+  LayerSpec module = layer("custom");
+  module.layer = declared("embedding: N C -> N C; parameters");
+  Case c = case_of({2, 3}, {dense(4), module});
+  c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
+  CHECK(forecast_of(c).saves_known);
+  // Its own part is for the weight and the module, the other one for the bias alone.
+  c.protocol.partial = true;
+  CHECK_FALSE(forecast_of(c).saves_known);
+  c.layers[0].frozen = true;
+  CHECK(forecast_of(c).saves_known);
 }
 
 TEST_CASE("every output that requires grad is a root if it has a loss") {
