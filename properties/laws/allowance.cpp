@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "properties/laws/support.h"
 
@@ -15,8 +16,20 @@ bool counts(const LayerValue& v) {
 }  // namespace
 
 Allowance::Allowance(const Evidence& e)
-    : e_(e), inside_(e.c.layers.size(), false), keeps_(policy_may_keep(e.c.options)) {
-  for (const SegmentSpec& s : segments_of(e.c)) add(s, true);
+    : e_(e),
+      segments_(segments_of(e.c)),
+      inside_(e.c.layers.size(), false),
+      differentiated_(e.c.layers.size(), false),
+      keeps_(policy_may_keep(e.c.options)) {
+  for (const SegmentSpec& s : segments_) {
+    std::fill(inside_.begin() + s.begin, inside_.begin() + s.end, true);
+    inputs_ += handed_to(s);
+    add(s);
+  }
+  for (const LiveReading& r : e.plain.held) {
+    if (r.event != Event::node || r.layer < 0) continue;
+    differentiated_.at(static_cast<std::size_t>(r.layer)) = true;
+  }
 }
 
 std::int64_t Allowance::saved_plain() const {
@@ -65,13 +78,80 @@ std::int64_t Allowance::kept() const {
   return bytes;
 }
 
-void Allowance::add(const SegmentSpec& s, bool outermost) {
-  for (const ValueRef& v : e_.geometry.live[static_cast<std::size_t>(s.begin)]) {
-    if (outermost) inputs_ += size_of_value(v);
-  }
-  if (outermost) std::fill(inside_.begin() + s.begin, inside_.begin() + s.end, true);
+void Allowance::add(const SegmentSpec& s) {
   keeps_ = keeps_ || !s.choice.keep.empty();
-  for (const SegmentSpec& nested : s.nested) add(nested, false);
+  for (const SegmentSpec& nested : s.nested) add(nested);
+}
+
+bool Allowance::differentiated(const SegmentSpec& s) const {
+  return std::all_of(differentiated_.begin() + s.begin, differentiated_.begin() + s.end,
+                     [](bool d) { return d; });
+}
+
+std::int64_t Allowance::handed_to(const SegmentSpec& s) const {
+  std::int64_t bytes = 0;
+  for (const ValueRef& v : e_.geometry.live[static_cast<std::size_t>(s.begin)]) {
+    bytes += size_of_value(v);
+  }
+  return bytes;
+}
+
+std::int64_t Allowance::around(const SegmentSpec& s) const {
+  std::int64_t bytes = 0;
+  for (const SegmentSpec& nested : s.nested) bytes += handed_to(nested) + around(nested);
+  // The reentrant variant has the outputs of the recomputation until its backward is over.
+  for (const ValueRef& v : e_.geometry.live[static_cast<std::size_t>(s.end)]) {
+    if (s.choice.variant == Variant::reentrant) bytes += size_of_value(v);
+  }
+  return bytes;
+}
+
+std::int64_t Allowance::beyond_at(int layer, bool shown) const {
+  std::int64_t bytes = 0;
+  std::vector<bool> before(inside_.size(), false);
+  std::vector<bool> may_keep(inside_.size(), false);
+  std::vector<bool> all_kept(inside_.size(), false);
+  const auto mark = [](std::vector<bool>& layers, const SegmentSpec& s) {
+    std::fill(layers.begin() + s.begin, layers.begin() + s.end, true);
+  };
+  for (const SegmentSpec& s : segments_) {
+    // The graph has, until it is gone, whatever no gradient reaches.
+    const bool over = s.begin > layer && differentiated(s);
+    if (over) continue;
+    for (const ValueRef& v : e_.geometry.live[static_cast<std::size_t>(s.begin)]) {
+      // The input of the model is held in plain runs, too.
+      if (v.layer >= 0) bytes += size_of_value(v);
+    }
+    mark(may_keep, s);
+    if (s.end <= layer) {
+      mark(before, s);
+    } else {
+      bytes += around(s);
+      if (!s.nested.empty() || s.begin > layer) mark(all_kept, s);
+    }
+  }
+  std::map<std::uint64_t, std::int64_t> dropped;
+  std::map<std::uint64_t, std::int64_t> kept;
+  std::set<std::uint64_t> saved;
+  for (const LayerValue& v : e_.plain.values) {
+    if (!counts(v) || v.layer < 0) continue;
+    if (v.saved) saved.insert(v.memory);
+    if (v.saved && shown && before.at(static_cast<std::size_t>(v.layer)))
+      dropped[v.memory] = v.bytes;
+  }
+  for (const LayerValue& v : e_.plain.values) {
+    if (!counts(v) || v.layer < 0) continue;
+    const auto index = static_cast<std::size_t>(v.layer);
+    const bool there = v.layer <= layer || !differentiated_.at(index);
+    if (v.saved && there && !before.at(index)) dropped.erase(v.memory);
+    // A recomputation takes each kept result once, and has it until it was read; one that stops
+    // early leaves the last ones, which nothing saves.
+    const bool left = there || all_kept.at(index) || !saved.contains(v.memory);
+    if (keeps_ && may_keep.at(index) && left) kept[v.memory] = v.bytes;
+  }
+  for (const auto& [memory, size] : dropped) bytes -= size;
+  for (const auto& [memory, size] : kept) bytes += size;
+  return bytes;
 }
 
 }  // namespace rematch

@@ -18,17 +18,28 @@ class Allowance {
   std::int64_t saved_plain() const;
   /// Bytes that are handed to segments, nested ones apart, whose inputs are recomputed.
   std::int64_t inputs() const { return inputs_; }
+  /// The most that is held beyond the plain run when the backward of `layer` begins: what segments
+  /// before it drop counts as less, where `shown` says that the plain run shows who saves what.
+  std::int64_t beyond_at(int layer, bool shown) const;
   /// Whether a policy keeps anything.
   bool keeps() const { return keeps_; }
 
  private:
   bool inside(const LayerValue& v) const;
+  /// Whether the plain run differentiates all layers of the segment.
+  bool differentiated(const SegmentSpec& s) const;
+  std::int64_t handed_to(const SegmentSpec& s) const;
+  /// Bytes that are there while a recomputed segment is differentiated, beside what it saves.
+  std::int64_t around(const SegmentSpec& s) const;
   std::int64_t size_of_value(const ValueRef& v) const;
   std::int64_t kept() const;
-  void add(const SegmentSpec& s, bool outermost);
+  void add(const SegmentSpec& s);
 
   const Evidence& e_;
+  std::vector<SegmentSpec> segments_;
   std::vector<bool> inside_;
+  /// Layers whose backward begins, in the plain run.
+  std::vector<bool> differentiated_;
   std::int64_t inputs_ = 0;
   bool keeps_;
 };

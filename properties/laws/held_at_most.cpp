@@ -35,9 +35,7 @@ std::optional<Violation> compare_held(const Evidence& e, Event event, int step, 
 /// nullopt: nobody knows how much a policy may keep.
 std::optional<std::int64_t> beyond_per_graph(const Evidence& e) {
   const Allowance allowance(e);
-  const bool shown = e.observed.contains(Observable::saved_tensors) &&
-                     e.observed.contains(Observable::saved_bytes) && !may_keep_states(e) &&
-                     !saves_may_vary(e);
+  const bool shown = shows_saved(e) && !may_keep_states(e);
   // Casts that a policy keeps are not among what the plain run shows.
   const bool casts = e.c.protocol.autocast != AutocastSpan::off;
   if (allowance.keeps() && (casts || !shown)) return std::nullopt;

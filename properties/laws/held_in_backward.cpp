@@ -1,6 +1,9 @@
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <utility>
 
+#include "properties/laws/allowance.h"
 #include "properties/laws/support.h"
 
 namespace rematch {
@@ -8,13 +11,14 @@ namespace {
 
 constexpr std::string_view kHeldInBackward = "held-in-backward";
 
-std::optional<Violation> check_held_in_backward(const Evidence& e) {
+std::optional<Violation> compare_recomputations(const Evidence& e) {
   const std::vector<SegmentSpec> segments = segments_of(e.c);
   // Bytes held at the last moment that bounds the next recomputation.
   std::int64_t before = 0;
   std::pair forward{-1, -1};
   bool recorded = false;
   for (const LiveReading& r : e.checkpointed.held) {
+    if (r.event == Event::node) continue;
     if (r.event != Event::layer) {
       before = r.live;
       if (r.event == Event::forward) forward = {r.step, r.microbatch};
@@ -42,6 +46,48 @@ std::optional<Violation> check_held_in_backward(const Evidence& e) {
                    std::string(kNotRecorded)};
 }
 
+/// A graph that waits for its backward may hold more than that of the plain run only by that much.
+std::int64_t beyond_per_graph(const Allowance& a, bool shown) {
+  return shown ? a.saved() - a.saved_plain() : a.inputs();
+}
+
+// When the backward of a layer begins, those of the layers after it are over.
+std::optional<Violation> compare_layers(const Evidence& e) {
+  const bool shown = shows_saved(e);
+  const Allowance allowance(e);
+  if (may_keep_states(e) || (allowance.keeps() && !shown)) return std::nullopt;
+  std::vector<std::int64_t> beyond(e.c.layers.size());
+  for (std::size_t i = 0; i < beyond.size(); ++i) {
+    beyond[i] = allowance.beyond_at(static_cast<int>(i), shown);
+  }
+  const std::int64_t per_graph = beyond_per_graph(allowance, shown);
+  std::map<std::tuple<int, int, int>, std::int64_t> plain;
+  for (const LiveReading& r : e.plain.held) {
+    if (r.event == Event::node) plain.try_emplace({r.step, r.microbatch, r.layer}, r.live);
+  }
+  const auto fired = [](const HookCount& h) { return h.count > 0; };
+  if (plain.empty() && std::any_of(e.plain.hooks.begin(), e.plain.hooks.end(), fired)) {
+    return Violation{kHeldInBackward, "bytes held when backwards of layers begin, plain run",
+                     "recorded", std::string(kNotRecorded)};
+  }
+  for (const LiveReading& r : e.checkpointed.held) {
+    const auto at = plain.find({r.step, r.microbatch, r.layer});
+    if (r.event != Event::node || at == plain.end()) continue;
+    const std::int64_t most = at->second + beyond[static_cast<std::size_t>(r.layer)] +
+                              graphs_after_backward(e.c.protocol, r.microbatch) * per_graph;
+    if (r.live <= most) continue;
+    return Violation{kHeldInBackward,
+                     "when the backward begins of " + place_of(e.c, r.step, r.microbatch, r.layer),
+                     "at most " + std::to_string(most) + " bytes held", std::to_string(r.live)};
+  }
+  return std::nullopt;
+}
+
+std::optional<Violation> check_held_in_backward(const Evidence& e) {
+  if (auto v = compare_recomputations(e)) return v;
+  return compare_layers(e);
+}
+
 // Several backwards of one forward begin anew. Casts stay in their cache, copies on the host are
 // held, too.
 bool applies_held_in_backward(const Evidence& e) {
@@ -57,7 +103,9 @@ const Law held_in_backward_law{
     .name = kHeldInBackward,
     .statement =
         "When a recomputation begins, no more of what layers made is held than when the one before "
-        "began, or when the forward ended.",
+        "began, or when the forward ended. When the backward of a layer begins, no more is held "
+        "than in the plain run, minus what segments before it drop, plus their inputs and what a "
+        "policy may keep: what was recomputed is gone once it was read.",
     .harm = "Several segments are alive at once, so the peak of memory is higher than planned.",
     .promise = Promise::memory,
     .check = check_held_in_backward,

@@ -271,6 +271,12 @@ const Deviation kDeviations[] = {
        c.held.clear();
      }},
     {"held-in-backward", "nothing is recorded", [](Record&, Record& c) { c.held.clear(); }},
+    {"held-in-backward", "the plain run does not show its backward",
+     [](Record& p, Record&) {
+       std::erase_if(p.held, [](const LiveReading& r) { return r.event == Event::node; });
+     }},
+    {"held-in-backward", "more is held when the last layer's backward begins",
+     [](Record&, Record& c) { held(c, Event::node).live += 1 << 20; }},
     {"held-in-backward", "a byte of the first recomputation is there when the second begins",
      [](Record&, Record& c) {
        for (LiveReading& r : c.held) {

@@ -84,6 +84,11 @@ bool knows_saved_bytes(const Evidence& e) {
          !hides_inputs(e.c.plan.segments);
 }
 
+bool shows_saved(const Evidence& e) {
+  return e.observed.contains(Observable::saved_tensors) &&
+         e.observed.contains(Observable::saved_bytes) && !saves_may_vary(e);
+}
+
 bool may_keep_states(const Evidence& e) {
   return e.forecast.measured &&
          std::any_of(e.c.layers.begin(), e.c.layers.end(),

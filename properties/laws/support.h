@@ -92,6 +92,8 @@ bool may_keep_states(const Evidence& e);
 /// Whether forwards of such an implementation may save different amounts, of which the first of the
 /// plain run shows one.
 bool saves_may_vary(const Evidence& e);
+/// Whether the plain run shows what each layer saves, in every forward.
+bool shows_saved(const Evidence& e);
 
 /// Calls check(step, microbatch) for every forward of the protocol, up to the first violation.
 template <class Check>

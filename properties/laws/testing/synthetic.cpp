@@ -90,6 +90,10 @@ class Maker {
       }
       held_ = begun;
     }
+    for (int i = static_cast<int>(c_.layers.size()); i-- > 0;) {
+      held(Event::node, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
+      r_.held.back().layer = i;
+    }
     held(Event::backward, step, microbatch, graphs_after_backward(c_.protocol, microbatch));
     for (int input = 0; input < g_.inputs; ++input) {
       Observation& o =

@@ -162,7 +162,8 @@ class Record:
 
     def held(self, event: str, live: int, *, step: int = 0, microbatch: int = 0, **layer: int) -> None:
         """Notes the bytes that forwards and recomputations made and that are held still, at "forward", "backward",
-        "step", or when a "layer" ends: then with its number, its `execution`, and what was held when it was `entered`.
+        "step", when the backward of a `layer` begins ("node"), or when a "layer" ends: then with its `execution`, and
+        what was held when it was `entered`.
         """
         entry: dict[str, Any] = {"event": event}
         _place(entry, step, microbatch)

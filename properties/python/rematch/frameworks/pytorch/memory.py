@@ -42,6 +42,7 @@ class Memory:
         self._known: dict[int, tuple[StorageWeakRef, int, int]] = {}
         # Of these alone bytes are counted: a model may have many tensors.
         self._made: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._inputs: set[int] = set()
         self._names = 0
         self._saved: dict[int, list[int]] = {}
         self._offloaded: dict[int, list[int]] = {}
@@ -52,6 +53,15 @@ class Memory:
             storage = t.untyped_storage()
             self._known[storage._cdata] = (StorageWeakRef(storage), 0, 0)
             self._made.pop(storage._cdata, None)
+
+    def enters(self, tensors: Iterable[Tensor]) -> None:
+        """Gives them to a forward: they belong to the model, but are to be gone after their backward."""
+        tensors = list(tensors)
+        self.belongs_to_model(tensors)
+        for t in tensors:
+            storage = t.untyped_storage()
+            self._made[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
+            self._inputs.add(storage._cdata)
 
     def name(self, t: Tensor) -> tuple[int, int]:
         """The name of a tensor's memory, and its size in bytes."""
@@ -74,9 +84,11 @@ class Memory:
         counts = self._offloaded if offloaded else self._saved
         return sum(size for _, size in counts.values())
 
-    def held(self) -> int:
-        """Bytes of all memory that was named and is live."""
+    def held(self, inputs: bool = True) -> int:
+        """Bytes of all memory that was named and is live, but for what belongs to the model. `inputs`: those
+        of forwards are among it."""
         gone = [at for at, (reference, _) in self._made.items() if reference.expired()]
         for at in gone:
             del self._made[at], self._known[at]
-        return sum(size for _, size in self._made.values())
+            self._inputs.discard(at)
+        return sum(size for at, (_, size) in self._made.items() if inputs or at not in self._inputs)

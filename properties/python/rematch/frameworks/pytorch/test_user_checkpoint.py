@@ -69,6 +69,16 @@ def hoards(function, *inputs, **options):
         return outputs
     return checkpoint(run, *inputs, **options)
 
+def hoards_recomputed(function, *inputs, **options):
+    runs = []
+    def run(*inputs):
+        outputs = function(*inputs)
+        runs.append(outputs.detach())
+        del runs[:-1]
+        return outputs
+    with torch.utils.checkpoint.set_checkpoint_early_stop(False):
+        return checkpoint(run, *inputs, **options)
+
 def plain(function, *inputs, **options):
     return function(*inputs)
 
@@ -182,16 +192,31 @@ def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
 
 def test_what_no_graph_keeps_is_counted_as_held(records):
     def held(record):
-        return [r.get("live", 0) for r in record["held"] if r["event"] != "layer"]
+        return {r["event"]: r.get("live", 0) for r in record["held"] if r["event"] not in ("layer", "node")}
 
     def begun(record):
         return [r.get("entered", 0) for r in record["held"] if r.get("execution")]
 
     (plain, faithful), (_, checkpointed) = records("faithful"), records("hoards")
-    assert held(plain)[1:] == held(faithful)[1:] == [0, 0]
+    # The input and the target, 4 rows of 3 features, are there for as long as the run has them.
+    assert held(plain)["step"] == held(plain)["backward"] == held(faithful)["backward"] == 96
     # The output of the segment, 4 rows of 5 features; early stop leaves the recomputation before it.
-    assert held(checkpointed)[1:] == [80, 80]
-    assert begun(checkpointed)[0] <= held(checkpointed)[0]
+    assert held(checkpointed)["step"] == held(checkpointed)["backward"] == 96 + 80
+    assert begun(checkpointed)[0] <= held(checkpointed)["forward"]
+
+
+def test_what_is_held_is_noted_whenever_the_backward_of_a_layer_begins(records):
+    def held(record):
+        return [(r["layer"], r["live"]) for r in record["held"] if r["event"] == "node"]
+
+    plain, checkpointed = records("faithful")
+    # The input and the target are 96 bytes, an activation is 80, a mask 20 that count as 80.
+    assert held(plain) == [(2, 256), (1, 176), (0, 96)]
+    # The segment of layers 1 and 2 is recomputed after the backward of layer 2 began.
+    assert held(checkpointed) == [(2, 176), (1, 256), (0, 96)]
+    # An output, that of the forward or that of the recomputation, as long as the segment's graph.
+    _, hoarding = records("hoards_recomputed")
+    assert held(hoarding) == [(2, 176 + 80), (1, 256 + 80), (0, 96)]
 
 
 def test_what_a_graph_keeps_after_its_backward_is_counted_while_the_loss_is_there(records):

@@ -216,7 +216,7 @@ class Eye(Watch):
 
     def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
         super().starts(inputs, target)
-        self._memory.belongs_to_model([*inputs, target])
+        self._memory.enters([*inputs, target])
 
     def enter(self, place: Place) -> Place | None:
         if not self._shown and self.place is None:
@@ -235,6 +235,7 @@ class Eye(Watch):
 
     def returned(self, operands: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         super().returned(operands, outputs)
+        self._look_at_backward(outputs)
         if self._results or self._saves:
             with _unseen():
                 place = self.place
@@ -245,6 +246,16 @@ class Eye(Watch):
                 for entry in place.made:
                     if entry.get("memory", 0) not in others:
                         self.record.append_value(entry)
+
+    def _look_at_backward(self, outputs: Sequence[Tensor]) -> None:
+        """Notes what is held when the backward of this execution begins."""
+        with _unseen():
+            node = next((node for t in outputs if (node := t.grad_fn) is not None), None)
+        place = self.place
+        if node is None or place is None:
+            return
+        where = {"step": place.step, "microbatch": place.microbatch, "layer": place.layer}
+        node.register_prehook(lambda _: self.record.held("node", self._memory.held(), **where))
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -296,7 +307,7 @@ class Eye(Watch):
         self._kept.clear()
         last = moment == "after_backward" and not place.get("retained")
         held = memory.held()
-        temporaries = held if last else 0
+        temporaries = memory.held(inputs=False) if last else 0
         if moment == "after_forward" or last:
             self.record.held(moment.removeprefix("after_"), held, **place)
         self.record.bytes(
