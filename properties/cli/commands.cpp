@@ -8,6 +8,7 @@
   COMMAND(replay)                     \
   COMMAND(show)                       \
   COMMAND(plan)                       \
+  COMMAND(court)                      \
   COMMAND(laws)                       \
   COMMAND(subjects)                   \
   COMMAND(conform)                    \

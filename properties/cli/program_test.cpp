@@ -343,7 +343,8 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "Look for bugs: run random cases"},
       {"--frobnicate", "expected a command before --frobnicate; commands: check, replay"},
-      {"frobnicate", "commands: check, replay, show, plan, laws, subjects, conform, merge, faults"},
+      {"frobnicate",
+       "commands: check, replay, show, plan, court, laws, subjects, conform, merge, faults"},
       {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "laws` lists them"},

@@ -10,70 +10,14 @@
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
+#include "properties/court/random_chain.h"
 #include "properties/forecast/forecast.h"
-#include "properties/forecast/testing/small_cases.h"
-#include "properties/generate/parts.h"
 #include "properties/hunt/gather.h"
 #include "properties/layers/draw_source.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
 namespace {
-
-using testing::case_of;
-using testing::dense;
-using testing::layer;
-
-/// A chain of layers that save this and that, on rows.
-Case random_chain(DrawSource& draw, int fewest, int most) {
-  constexpr std::string_view kKinds[] = {"linear",     "linear",  "linear",   "tanh",
-                                         "relu",       "gelu",    "sigmoid",  "silu",
-                                         "layer_norm", "dropout", "rms_norm", "batch_norm",
-                                         "softmax",    "flatten", "rrelu",    "gaussian_noise"};
-  std::vector<LayerSpec> layers;
-  for (int i = draw.range(fewest, most); i > 0; --i) {
-    LayerSpec l = layer(kKinds[draw.below(std::size(kKinds))]);
-    if (l.kind == layer_kind("linear")) {
-      l = dense(draw.range(1, 12));
-      l.bias = draw.chance(70);
-      l.frozen = draw.chance(10);
-    }
-    if (draw.chance(20)) {
-      LayerSpec in_place = l;
-      in_place.in_place = layer_of(l).takes("in_place");
-      Case c = case_of({2, 3}, layers);
-      c.layers.push_back(in_place);
-      try {
-        validate(c);
-        l = in_place;
-      } catch (const std::invalid_argument&) {
-      }
-    }
-    layers.push_back(l);
-  }
-  Case c = case_of({draw.range(1, 4), draw.range(1, 12)}, layers);
-  c.seed = draw.word();
-  c.protocol.input_requires_grad = draw.chance(50);
-  c.protocol.steps = draw.range(1, 2);
-  c.protocol.microbatches = draw.range(1, 2);
-  c.protocol.prior_gradients = draw.chance(20);
-  c.protocol.zero_grad = draw.chance(70);
-  if (draw.chance(30)) c.protocol.loss = LossKind::cross_entropy;
-  if (draw.chance(30)) c.protocol.optimizer = OptimizerKind::adam;
-  return c;
-}
-
-/// A random chain whose loss requires grad.
-Case trainable_chain(DrawSource& draw, int fewest, int most) {
-  for (;;) {
-    Case c = random_chain(draw, fewest, most);
-    try {
-      const Geometry g = validate(c);
-      if (loss_requires_grad(c)) return c;
-    } catch (const std::invalid_argument&) {
-    }
-  }
-}
 
 using Segments = std::vector<SegmentSpec>;
 
@@ -153,7 +97,7 @@ void compare_many(int chains, int fewest, int most) {
   for (int i = 0; i < chains; ++i) {
     INFO("seed " << Catch::getSeed() << ", chain " << i);
     DrawSource draw(Catch::getSeed(), static_cast<std::uint64_t>(i));
-    const Case c = trainable_chain(draw, fewest, most);
+    const Case c = random_chain(draw, fewest, most);
     compare(c, true);
     compare(c, false, 1 + i % 2);
   }

@@ -7,6 +7,7 @@
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/hunt/gather.h"
 #include "properties/plans/optimum.h"
+#include "properties/plans/revolve.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -21,49 +22,13 @@ constexpr int kMostSlots = 6;
 constexpr std::int64_t kValue = 24;
 constexpr std::int64_t kLeast = 104;
 
-/// Forward steps that are run again to reverse a uniform chain whose input is stored, with free
-/// slots for further values (Griewank and Walther 2000), and the first advance that attains it.
-class Revolve {
- public:
-  Revolve() {
-    for (int slots = 0; slots <= kMostSlots; ++slots) {
-      for (int n = 2; n <= kMostLayers; ++n) {
-        int& best = at(n, slots);
-        best = slots == 0 ? n * (n - 1) / 2 : n * n;
-        first(n, slots) = n - 1;
-        for (int m = 1; m < n && slots > 0; ++m) {
-          const int steps = m + at(n - m, slots - 1) + at(m, slots);
-          if (steps >= best) continue;
-          best = steps;
-          first(n, slots) = m;
-        }
-      }
-    }
-  }
-  int steps(int n, int slots) const { return steps_[index(n, slots)]; }
-
-  /// Each advance is a segment; its own advances lie in it.
-  std::vector<SegmentSpec> plan(int begin, int end, int slots, Variant variant) const {
-    if (end - begin == 1) return {};
-    const int middle = begin + first_[index(end - begin, slots)];
-    std::vector<SegmentSpec> list{
-        segment(begin, middle, variant, plan(begin, middle, slots, variant))};
-    for (SegmentSpec& s : plan(middle, end, std::max(slots - 1, 0), variant)) {
-      list.push_back(std::move(s));
-    }
-    return list;
-  }
-
- private:
-  static std::size_t index(int n, int slots) {
-    return static_cast<std::size_t>(n * (kMostSlots + 1) + slots);
-  }
-  int& at(int n, int slots) { return steps_[index(n, slots)]; }
-  int& first(int n, int slots) { return first_[index(n, slots)]; }
-
-  std::vector<int> steps_ = std::vector<int>((kMostLayers + 1) * (kMostSlots + 1));
-  std::vector<int> first_ = steps_;
-};
+/// As segments of a case.
+std::vector<SegmentSpec> plan(const Revolve& revolve, int layers, int slots, Variant variant) {
+  return revolve.plan<SegmentSpec>(0, layers, slots,
+                                   [&](int begin, int end, std::vector<SegmentSpec> nested) {
+                                     return segment(begin, end, variant, std::move(nested));
+                                   });
+}
 
 struct Run {
   std::int64_t peak = 0;
@@ -85,11 +50,11 @@ Run run(int layers, std::vector<SegmentSpec> segments) {
 
 TEST_CASE("plans by Revolve recompute as often as it says, within the bytes of their slots",
           "[plans]") {
-  const Revolve revolve;
-  for (int layers = 2; layers <= kMostLayers; layers += layers < 12 ? 1 : 4) {
+  const Revolve revolve(kMostLayers, kMostSlots);
+  for (int layers = 2; layers <= kMostLayers; ++layers) {
     for (int slots = 0; slots <= kMostSlots; ++slots) {
       INFO(layers << " layers, " << slots << " slots");
-      const Run r = run(layers, revolve.plan(0, layers, slots, Variant::non_reentrant));
+      const Run r = run(layers, plan(revolve, layers, slots, Variant::non_reentrant));
       CHECK(r.kept);
       CHECK(r.recomputations == revolve.steps(layers, slots));
       CHECK(r.peak == kLeast + kValue * std::min(slots, layers - 2));
@@ -98,17 +63,17 @@ TEST_CASE("plans by Revolve recompute as often as it says, within the bytes of t
 }
 
 TEST_CASE("reentrant segments keep the inputs of each level, and no budget of slots", "[plans]") {
-  const Revolve revolve;
+  const Revolve revolve(kMostLayers, kMostSlots);
   const int layers = 16;
   CHECK(run(layers, {}).peak == 464);
-  CHECK(run(layers, revolve.plan(0, layers, 0, Variant::non_reentrant)).peak == 104);
-  const Run nested = run(layers, revolve.plan(0, layers, 0, Variant::reentrant));
+  CHECK(run(layers, plan(revolve, layers, 0, Variant::non_reentrant)).peak == 104);
+  const Run nested = run(layers, plan(revolve, layers, 0, Variant::reentrant));
   CHECK(nested.kept);
   CHECK(nested.peak == 772);
 }
 
 TEST_CASE("no plan by Revolve beats the best plans, which know what a layer saves", "[plans]") {
-  const Revolve revolve;
+  const Revolve revolve(kMostLayers, kMostSlots);
   for (const int layers : {5, 12, 20}) {
     const Frontier frontier = frontier_of(tanh_chain(layers));
     CHECK(frontier.exact);
@@ -140,7 +105,7 @@ constexpr std::array kCounted{
     Counted{48, 2, 315}, Counted{48, 3, 218}, Counted{48, 5, 164}, Counted{48, 7, 147}};
 
 TEST_CASE("checkpoint_schedules counts the same steps", "[plans]") {
-  const Revolve revolve;
+  const Revolve revolve(kMostLayers, kMostSlots);
   for (const Counted& c : kCounted) {
     INFO(c.layers << " layers, " << c.snapshots << " snapshots");
     CHECK(c.layers + revolve.steps(c.layers, c.snapshots - 1) == c.steps);
