@@ -115,7 +115,8 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.first()->law == "executions");
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 10);
+  // Where counts differ, the order says nothing.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 11);
   CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
   CHECK_FALSE(judge_case(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
 }

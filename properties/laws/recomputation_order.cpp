@@ -2,6 +2,9 @@
 #include "properties/laws/support.h"
 
 namespace rematch {
+
+extern const Law executions_law;
+
 namespace {
 
 constexpr std::string_view kRecomputationOrder = "recomputation-order";
@@ -29,7 +32,11 @@ std::optional<Violation> check_recomputation_order(const Evidence& e) {
   return for_each_event(e.forecast.live, e.checkpointed.live, e.c.protocol.steps, is_layer, judge);
 }
 
-bool applies_recomputation_order(const Evidence& e) { return e.forecast.saves_known; }
+// Further runs and missing ones are the business of `executions`.
+bool applies_recomputation_order(const Evidence& e) {
+  if (!e.forecast.saves_known) return false;
+  return !e.observed.contains(Observable::executions) || !executions_law.check(e);
+}
 
 }  // namespace
 

@@ -77,6 +77,7 @@ class Framework(Description, Subject):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         seen = self.observed | ({"draws"} if self.sees_draws else set())
+        seen |= {"execution_order"} if "executions" in seen else set()
         return [o for o in observables if o in seen or (o == "promises" and PROMISE in self.options)]
 
     def given(self, run: Run, x: np.ndarray) -> list[Any]:

@@ -118,6 +118,13 @@ class Record:
                 entry["count"] = count
             self._append("executions", entry)
 
+    def ran(self, layer: int, execution: int, *, step: int = 0, microbatch: int = 0) -> None:
+        """Notes that a layer has run for a forward, or a recomputation has stopped in it: in this order."""
+        entry: dict[str, Any] = {"event": "layer", "layer": layer}
+        _place(entry, step, microbatch)
+        _add(entry, execution=execution)
+        self._append("live", entry)
+
     def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
         """Notes how often each parameter's gradient hook fired in the backwards of one forward."""
         for parameter, count in enumerate(counts):

@@ -217,6 +217,7 @@ class Run(Steps):
     def _enter(self, layer: int) -> None:
         place = self.framework.place
         if place is not None:
+            self.record.ran(layer, place.executions[layer], step=place.step, microbatch=place.microbatch)
             place.executions[layer] += 1
 
     def _drew(self, layer: int, operand: Any, output: Any) -> None:

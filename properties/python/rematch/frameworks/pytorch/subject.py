@@ -49,7 +49,8 @@ CHEAP = (
 )
 """Observables that a run shows by itself."""
 
-ALL = (*CHEAP, "draws", "executions", "recomputed_values", "saved_bytes", "saved_tensors", "held_bytes")
+ALL = (*CHEAP, "draws", "executions", "execution_order", "recomputed_values", "saved_bytes", "saved_tensors")
+ALL += ("held_bytes",)
 """And what needs every operator and every saved tensor to be looked at. How often early stop lets a
 layer run can be foreseen only from what layers save."""
 

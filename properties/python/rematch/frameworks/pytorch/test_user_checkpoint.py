@@ -219,6 +219,15 @@ def test_what_is_held_is_noted_whenever_the_backward_of_a_layer_begins(records):
     assert held(hoarding) == [(2, 176 + 80), (1, 256 + 80), (0, 96)]
 
 
+def test_layers_are_noted_in_the_order_in_which_they_run(records):
+    def ran(record):
+        return [(r["layer"], r.get("execution", 0)) for r in record["live"]]
+
+    plain, checkpointed = records("faithful")
+    assert ran(plain) == [(0, 0), (1, 0), (2, 0)]
+    assert ran(checkpointed) == [*ran(plain), (1, 1), (2, 1)]
+
+
 def test_what_a_graph_keeps_after_its_backward_is_counted_while_the_loss_is_there(records):
     def left(record):
         after = [r for r in record["bytes"] if r["moment"] == "after_backward"]

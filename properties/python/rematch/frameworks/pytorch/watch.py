@@ -226,6 +226,8 @@ class Eye(Watch):
 
     def leave(self, outer: Place | None) -> None:
         if self.place is not None:
+            place = self.place
+            self.record.ran(place.layer, place.execution, step=place.step, microbatch=place.microbatch)
             self._note_held(self.place)
             self._draws.note(self.place)
             self._obedience.note(self.place)
