@@ -163,6 +163,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.offloaded_bytes = trace.offloaded_bytes;
   f.plain_saved_bytes = plain.saved_bytes;
   f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
+  f.bytes_known = !facts.bytes_unknown;
   f.measured = facts.measured;
   // Recomputation depends on what is saved.
   const bool may_draw_afresh = !f.saves_known && !preserves_rng_everywhere(c);

@@ -44,6 +44,8 @@ struct Forecast {
   /// false: a layer saved something under the plan of which its facts, measured in the plain run,
   /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
   bool saves_known = true;
+  /// false: how many bytes are saved is not known, whatever else is.
+  bool bytes_known = true;
   /// Saved tensors were measured in the plain run, which then shows what the loss saves, too.
   bool measured = false;
   /// Draws by which one execution of layer i advances its stream; 0: it draws nothing.

@@ -150,6 +150,7 @@ void measure_facts(const Case& c, const Geometry& geometry, const Record& plain,
 void save_in_every_layer(Facts& facts) {
   facts.saved_tensors.clear();
   facts.own_bytes.clear();
+  facts.bytes_unknown = true;
   for (LayerFacts& f : facts.layers) {
     f.identity = f.aliases_operand = false;
     f.ops = std::max(f.ops, 1);

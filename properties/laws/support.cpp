@@ -78,6 +78,7 @@ bool hides_inputs(const std::vector<SegmentSpec>& segments) {
 }
 
 bool knows_saved_bytes(const Evidence& e) {
+  if (!e.forecast.bytes_known) return false;
   if (!e.forecast.measured) return e.forecast.saves_known;
   return e.forecast.saves_known && !keeps_results(segments_of(e.c)) &&
          !policy_may_keep(e.c.options) && !may_keep_states(e) && !saves_may_vary(e) &&

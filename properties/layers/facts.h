@@ -79,6 +79,8 @@ struct Facts {
   bool measured = false;
   /// Saved tensors are not known at all.
   bool saves_unknown = false;
+  /// Saved tensors stand for those that there may be: their bytes mean nothing.
+  bool bytes_unknown = false;
 
   const LayerFacts& of(int layer) const { return layers[static_cast<std::size_t>(layer)]; }
   std::span<const SavedTensorFact> saved_by(const LayerFacts& f) const {
@@ -93,7 +95,7 @@ struct Facts {
     layers.clear();
     saved_tensors.clear();
     own_bytes.clear();
-    measured = saves_unknown = false;
+    measured = saves_unknown = bytes_unknown = false;
   }
 };
 

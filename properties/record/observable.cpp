@@ -30,7 +30,8 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "promises",
                                                                 "displacement",
                                                                 "host_agreement",
-                                                                "held_bytes"};
+                                                                "held_bytes",
+                                                                "released_bytes"};
 
 }  // namespace
 

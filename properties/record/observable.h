@@ -29,7 +29,7 @@ enum class Observable : std::uint8_t {
   computations,         ///< Runs in which a layer computed (ExecutionCount::computed).
   execution_order,      ///< Order in which layers run (Event::layer in Record::live).
   hooks,                ///< Calls of each gradient hook (Record::hooks).
-  saved_bytes,          ///< Bytes saved for the backward (Record::bytes).
+  saved_bytes,          ///< Bytes that a forward saves for its backward (Record::bytes).
   live_bytes,           ///< Live bytes at every event (Record::live).
   saved_tensors,        ///< Tensors that layers save (RunRequest::layer_values is understood).
   injected_failures,    ///< How a trial ended (Record::trial).
@@ -37,10 +37,11 @@ enum class Observable : std::uint8_t {
   displacement,         ///< Runs with displaced parameters (RunRequest::displacement).
   host_agreement,       ///< Layers run on host and device (RunRequest::compare_layers).
   held_bytes,           ///< Bytes that forwards made and that are held still (Record::held).
+  released_bytes,       ///< Bytes saved that a backward leaves (Record::bytes).
 };
 
 inline constexpr std::size_t kObservableCount =
-    static_cast<std::size_t>(Observable::held_bytes) + 1;
+    static_cast<std::size_t>(Observable::released_bytes) + 1;
 using Observables = EnumSet<Observable, kObservableCount>;
 
 /// "rng_state".

@@ -73,8 +73,12 @@ ArrayFile* ProcessSubject::fresh_files() {
 bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record& plain,
                            Facts& facts) const {
   engine_facts(c, geometry, true, facts);
-  measure_facts(c, geometry, plain, hello_.declaration.observes, facts);
-  if (hello_.declaration.whole_segments) save_in_every_layer(facts);
+  const Declaration& declared = hello_.declaration;
+  // What the layers of segments save that are differentiated as a whole decides nothing.
+  Observables measured = declared.observes;
+  if (declared.whole_segments) measured = measured.without({Observable::saved_tensors});
+  measure_facts(c, geometry, plain, measured, facts);
+  if (declared.whole_segments) save_in_every_layer(facts);
   return true;
 }
 

@@ -114,6 +114,9 @@ class Description:
     """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
+    within: str = ""
+    """The expression of what a layer returns in plain runs, around its `{expression}`; that itself unless it is
+    said."""
     made_line: str = ""
     """Behind each layer; `{outputs}` are the names of what it returned."""
     drew_line: str = "drew({layer}, {x}, {y})"

@@ -191,6 +191,8 @@ class Source:
         if self._state and layer.kind == "custom":
             outputs.append(self._state)
         expression = self._expression(index, layer, operands)
+        if self.observed and not self.checkpointed and self.framework.within:
+            expression = self.framework.within.format(layer=index, expression=expression)
         lines = [f"{', '.join(outputs)} = {expression}"]
         if self.observed:
             if self.framework.enter_line:

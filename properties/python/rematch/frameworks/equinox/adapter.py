@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.framework import COMMON, Framework, Pending, Place, Run
 from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.saved import Step
 from rematch.layers import Module
 
 
@@ -124,7 +125,6 @@ class Equinox(OnJax):
     helpers = (*(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful), differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
     features = COMMON
-    observed = SEEN
     modules = MODULES
     promises = PROMISES
     checkpoint_function = "eqx.filter_checkpoint"
@@ -154,8 +154,8 @@ class Equinox(OnJax):
             return loss, outputs, gradients, new
 
         states = {name: state_of(m) for name, m in modules.items()}
-        run_step = self._steps.get(run.key, lambda: jax.jit(step))
-        loss, outputs, gradients, new = run_step(objective.args, states, arguments)
+        run_step = self._steps.get(run.key, lambda: Step(jax.jit(step)))
+        loss, outputs, gradients, new = run_step(run, objective.args, states, arguments)
         for name, m in modules.items():
             m.state = jax.tree.unflatten(jax.tree.structure(m.state), new[name])
         return loss, outputs, gradients

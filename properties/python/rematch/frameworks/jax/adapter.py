@@ -19,6 +19,7 @@ from rematch.frameworks.jax.layers import HELPERS, IMPORTS, MODULES, REFERENCES,
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
+from rematch.frameworks.jax.saved import OF_ARRAYS, Eager, Step
 from rematch.protocol import Request
 from rematch.record import Record
 
@@ -57,7 +58,6 @@ class Jax(OnJax):
     script_gradient = "compiled(jax.grad(objective, {at}))({arguments})"
     helpers = (*HELPERS, scanned, differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
-    observed = SEEN
     extras = ("key",)
     bind = "bound({m}, {w})"
     drew_line = "jax.debug.callback(drawn, {layer}, {x}, {y})"
@@ -88,10 +88,13 @@ class Jax(OnJax):
             self.sees_draws = not policies
         else:
             self.features |= {"forwards_first"}
+            self.observed = SEEN | OF_ARRAYS
         self.nested_functions = nested
         self._jit, self._scan = jit, scan
         self._run: Run | None = None
         super().__init__()
+        if not jit:
+            self.run_type = Eager
         if policies or not any(chosen.values()):
             self.options[POLICY], self.shares[POLICY] = VALUES, 0.9 if policies else 0.2
         self.names |= {"drawn": self._drawn, "np": np}
@@ -123,14 +126,22 @@ class Jax(OnJax):
             replaced = dict(zip(trained, values, strict=True))
             return run.objective(*around, *(replaced.get(i, a) for i, a in enumerate(given)))
 
-        loss, pull, outputs = jax.vjp(chosen, *(given[i] for i in trained), has_aux=True)
-        return Pulled(place, outputs, loss, pull=pull)
+        values = [given[i] for i in trained]
+        loss, pull, outputs = jax.vjp(chosen, *values, has_aux=True)
+        held = given, around
+
+        def whole() -> Any:
+            return jax.make_jaxpr(partial(jax.vjp, chosen, has_aux=True))(*values).jaxpr
+
+        assert isinstance(run, Eager)
+        run.after_forward(place, loss, pull, held, whole if POLICY in run.request.case.options else None)
+        return Pulled(place, outputs, loss, held, pull=pull)
 
     def differentiate(self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]) -> Any:
         def step(around: Any, given: Any) -> Any:
             return differentiate(partial(objective.func, *around), given, trained)
 
-        found = self._steps.get(run.key, lambda: jax.jit(step))(objective.args, arguments)
+        found = self._steps.get(run.key, lambda: Step(jax.jit(step)))(run, objective.args, arguments)
         jax.effects_barrier()
         return found
 
@@ -144,6 +155,9 @@ class Jax(OnJax):
             gradients = pending.pull(jnp.ones_like(pending.loss))
             found = dict(zip(run.trained, gradients, strict=True))
             pending.gradients = [found.get(i) for i in range(len(run.parameters) + 1)]
+            pending.pull = None
+            assert isinstance(run, Eager)
+            run.after_backward(pending.place, (pending.input, pending.outputs, pending.loss, gradients))
         return super().backward(run, pending)
 
     def _drawn(self, layer: Any, operand: Any, output: Any) -> None:

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.framework import Framework
+from rematch.framework import SEEN, Framework
 from rematch.frameworks.jax.layers import LOSSES, Steps
+from rematch.frameworks.jax.saved import OF_STEPS, WITHIN, within
 
 
 class OnJax(Framework):
@@ -19,12 +20,15 @@ class OnJax(Framework):
     whole_segments = True
     detach = "lax.stop_gradient({x})"
     enter_line = ""
+    within = WITHIN
+    observed = SEEN | OF_STEPS
     script_array = "jnp.array({array})"
     cases_per_shape = 2
 
     def __init__(self) -> None:
         self._steps = Steps()
         super().__init__()
+        self.names["within"] = within
 
     def array(self, a: np.ndarray) -> Any:
         return jnp.asarray(a)

@@ -92,7 +92,8 @@ class Updates(keras.StatelessScope):
         self.made[id(update[0])] = update
 
 
-def of_jax(objective: Any, arguments: Any, trained: Any) -> Any:
+def of_jax(objective: Any, arguments: Any, trained: Any, seen: Any = None) -> Any:
+    """`seen`: a function of the loss, of what makes gradients of it, and of their sources."""
     import jax
 
     def step(values: Any) -> Any:
@@ -111,8 +112,10 @@ def of_jax(objective: Any, arguments: Any, trained: Any) -> Any:
 
     updated: list[Any] = []
     sources = value_of([arguments[i] for i in trained])
-    gradients = jax.value_and_grad(step, has_aux=True)
-    (loss, (outputs, values)), found = gradients(sources)
+    loss, pull, (outputs, values) = jax.vjp(step, sources, has_aux=True)
+    if seen is not None:
+        seen(loss, pull, sources)
+    (found,) = pull(jax.numpy.ones_like(loss))
     for variable, value in zip(updated, values, strict=True):
         variable.assign(value)
     return loss, outputs, found
@@ -197,12 +200,35 @@ class Keras(Framework):
             self.observed = self.observed - {"absent_gradients"}
             self.sees_draws = False
             self.enter_line = ""
+            from rematch.frameworks.jax.saved import OF_ARRAYS, WITHIN
+
+            self.observed |= OF_ARRAYS
+            self.within = WITHIN
         self.imports = f'{before}os.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
         if scope:
             self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"
         super().__init__()
         self.names["differentiate"] = of_backend
+        if backend == "jax":
+            from rematch.frameworks.jax.saved import Eager, within
+
+            self.names["within"] = within
+            self.run_type = Eager
+
+    def differentiate(self, run: Any, objective: Any, arguments: list[Any], trained: list[int]) -> Any:
+        if "released_bytes" not in self.observed:
+            return super().differentiate(run, objective, arguments, trained)
+        place, held = self.place, []
+
+        def seen(loss: Any, pull: Any, sources: Any) -> None:
+            states = [v.value for m in run.modules.values() for v in m.variables]
+            held[:] = [value_of(arguments), sources, *objective.args, self.names["seeds"].state.value, states]
+            run.after_forward(place, loss, pull, held)
+
+        results = of_jax(objective, arguments, trained, seen)
+        run.after_backward(place, (held, results))
+        return results
 
     def drop_compiled(self) -> None:
         if self.new_plans:

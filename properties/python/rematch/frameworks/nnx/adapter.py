@@ -11,10 +11,11 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rematch.framework import COMMON, SEEN, Framework, Run
+from rematch.framework import COMMON, Framework, Run
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
+from rematch.frameworks.jax.saved import Step
 from rematch.frameworks.nnx.promises import PROMISES
 from rematch.layers import Module
 
@@ -81,7 +82,7 @@ class Nnx(OnJax):
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")
     features = COMMON
-    observed = SEEN | {"rng_state"}
+    observed = OnJax.observed | {"rng_state"}
     modules = MODULES
     promises = (*PROMISES, *LINEN)
     checkpoint_function = "nnx.remat"
@@ -120,7 +121,7 @@ class Nnx(OnJax):
         def step(around: Any, *given: Any) -> Any:
             return differentiate(partial(objective.func, *around), given, trained)
 
-        return self._steps.get(run.key, lambda: nnx.jit(step))(objective.args, *arguments)
+        return self._steps.get(run.key, lambda: Step(nnx.jit(step)))(run, objective.args, *arguments)
 
 
 def subject(arguments: list[str]) -> Framework:

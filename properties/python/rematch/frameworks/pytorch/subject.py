@@ -50,7 +50,7 @@ CHEAP = (
 """Observables that a run shows by itself."""
 
 ALL = (*CHEAP, "draws", "executions", "execution_order", "recomputed_values", "saved_bytes", "saved_tensors")
-ALL += ("held_bytes",)
+ALL += ("held_bytes", "released_bytes")
 """And what needs every operator and every saved tensor to be looked at. How often early stop lets a
 layer run can be foreseen only from what layers save."""
 
