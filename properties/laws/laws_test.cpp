@@ -258,6 +258,8 @@ const Deviation kDeviations[] = {
      [](Record& p, Record&) { --p.bytes[0].saved; }},
     {"saved-at-most", "more than the plain run saves, and the inputs",
      [](Record&, Record& c) { c.bytes[0].saved += 1 << 20; }},
+    {"saved-at-most", "a reading is missing",
+     [](Record&, Record& c) { c.bytes.erase(c.bytes.begin()); }},
     {"held-at-most", "more than the plain run holds, and the inputs",
      [](Record&, Record& c) { held(c, Event::forward).live += 1 << 20; }},
     {"held-at-most", "a byte more after a backward",

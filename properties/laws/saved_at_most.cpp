@@ -10,8 +10,10 @@ constexpr std::string_view kSavedAtMost = "saved-at-most";
 
 std::optional<Violation> check_saved_at_most(const Evidence& e) {
   const std::int64_t per_forward = Allowance(e).saved();
+  int readings = 0;
   for (const ByteReading& r : e.checkpointed.bytes) {
     if (r.moment != Moment::after_forward) continue;
+    ++readings;
     const std::int64_t most = per_forward * graphs_after_forward(e.c.protocol, r.microbatch);
     // The source of the latest copy to the host may be there still.
     const std::int64_t got = std::max(r.saved, r.offloaded);
@@ -19,7 +21,10 @@ std::optional<Violation> check_saved_at_most(const Evidence& e) {
     return Violation{kSavedAtMost, place_of(r.step, r.microbatch) + ", after the forward",
                      "at most " + std::to_string(most) + " bytes saved", std::to_string(got)};
   }
-  return std::nullopt;
+  const int forwards = e.c.protocol.steps * e.c.protocol.microbatches;
+  if (readings >= forwards) return std::nullopt;
+  return Violation{kSavedAtMost, "readings after forwards, checkpointed run",
+                   std::to_string(forwards), std::to_string(readings)};
 }
 
 // Casts that a policy keeps are not among what the plain run shows.

@@ -81,6 +81,26 @@ TEST_CASE("an output that a loss reads may be saved, though a layer of a segment
   CHECK_FALSE(kept(most + 33));
 }
 
+TEST_CASE("where the forecast's bytes mean nothing, a backward is judged by what it leaves") {
+  Case c = testing::synthetic_case();
+  const auto verdict = [&](std::string_view law, std::int64_t saved, std::int64_t left) {
+    testing::Synthetic s(c);
+    s.forecast.bytes_known = false;
+    for (ByteReading& r : s.checkpointed.bytes) {
+      if (r.moment == Moment::after_forward) r.saved = saved;
+      if (r.moment == Moment::after_backward) r.saved = left;
+    }
+    return s.verdict(law);
+  };
+  CHECK(verdict("saved-bytes", 1, 0) == Verdict::not_applicable);
+  CHECK(verdict("bytes-after-backward", 1, 0) == Verdict::kept);
+  CHECK(verdict("bytes-after-backward", 1, 1) == Verdict::violated);
+  c.protocol.forwards_first = true;
+  c.protocol.microbatches = 2;
+  // The last backward leaves a byte, too.
+  CHECK(verdict("bytes-after-backward", 1, 1) == Verdict::violated);
+}
+
 TEST_CASE("a recomputation need not draw what a policy of the subject may keep") {
   Case c = testing::synthetic_case();
   const auto kept = [&](const std::string& policy) {

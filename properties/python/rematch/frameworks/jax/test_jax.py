@@ -119,6 +119,70 @@ def test_what_a_policy_saves_does_not_run_again(start, truly):
         assert promise["name"] == "policy" and ("broken" not in promise) == truly
 
 
+WIDE = [{"kind": kind, **more} for kind, more in (("linear", {"features": 8}), ("tanh", {}))] * 2 + [LAYERS[3]]
+PLANTED = """
+import jax{imported}
+{function} = {planted}
+from rematch.__main__ import main
+main()
+"""
+KEPT = "lambda f, **_: f"
+FUNCTIONS = {"nnx": "nnx.remat", "equinox": "eqx.filter_checkpoint"}
+IMPORTED = {"nnx": "\nfrom flax import nnx", "equinox": "\nimport equinox as eqx"}
+
+
+def observes(subject: Harness, *observables: str) -> None:
+    subject.send({"hello": {"protocol": 1, "features": [], "observables": observables}})
+    assert subject.receive()["hello"]["observes"] == [*observables]
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_segments_that_keep_what_their_layers_save_are_told(start: Callable[..., Harness], name: str) -> None:
+    """By the bound of the law saved-at-most."""
+    pytest.importorskip(NEEDED.get(name, "jax"))
+    function, imported = FUNCTIONS.get(name, "jax.checkpoint"), IMPORTED.get(name, "")
+    given, (begin, end) = case(WIDE, (1, 4)), (1, 4)
+    for planted in (function, KEPT):
+        program = PLANTED.format(imported=imported, function=function, planted=planted)
+        subject = start(sys.executable, "-c", program, *SUBJECTS[name])
+        observes(subject, "saved_bytes", "saved_tensors")
+        plain = subject.record(**run_of(given), checkpointed=False, layer_values=True)
+        readings = subject.record(checkpointed=True)["bytes"]
+        saved = [v for v in plain["values"] if v.get("saved")]
+        # Each layer reads the weight, transposed, and its operand, or its result.
+        assert {v.get("layer", 0) for v in saved} == {0, 1, 2, 3, 4}
+        outside = {v["memory"] for v in saved if not begin <= v.get("layer", 0) < end}
+        dropped = {v["memory"]: v["bytes"] for v in saved if v["memory"] not in outside}
+        inputs, outputs = 2 * 8 * 4, 2 * 3 * 4
+        most = plain["bytes"][0]["saved"] - sum(dropped.values()) + inputs + outputs
+        got = [r["saved"] for r in readings if r["moment"] == "after_forward"]
+        assert len(got) == 2 and all((saved > most) == (planted is KEPT) for saved in got)
+
+
+LEAKS = """
+import jax
+from rematch import serve
+from rematch.frameworks.jax.adapter import subject
+made, kept = jax.vjp, []
+def vjp(*arguments, **options):
+    loss, pull, aux = made(*arguments, **options)
+    kept.append(pull)
+    return loss, pull, aux
+jax.vjp = vjp
+serve(subject([]))
+"""
+
+
+@pytest.mark.parametrize("leaks", (True, False))
+def test_what_stays_after_a_backward_is_told(start: Callable[..., Harness], leaks: bool) -> None:
+    subject = start(sys.executable, "-c", LEAKS if leaks else LEAKS.replace("jax.vjp = vjp\n", ""))
+    observes(subject, "saved_bytes", "released_bytes")
+    plain, checkpointed = both(subject, case(WIDE, (1, 4)))
+    for record in (plain, checkpointed):
+        left = [r.get("saved", 0) for r in record["bytes"] if r["moment"] == "after_backward"]
+        assert len(left) == 2 and all((saved > 0) == leaks for saved in left)
+
+
 FORGETS = """
 from rematch import serve
 from rematch.frameworks.equinox.adapter import Equinox
