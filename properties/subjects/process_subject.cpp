@@ -74,7 +74,7 @@ bool ProcessSubject::facts(const Case& c, const Geometry& geometry, const Record
                            Facts& facts) const {
   engine_facts(c, geometry, true, facts);
   const Declaration& declared = hello_.declaration;
-  // What the layers of segments save that are differentiated as a whole decides nothing.
+  // Saved tensors decide nothing where segments are differentiated as a whole.
   Observables measured = declared.observes;
   if (declared.whole_segments) measured = measured.without({Observable::saved_tensors});
   measure_facts(c, geometry, plain, measured, facts);
