@@ -41,7 +41,8 @@ class Measured final : public Subject {
   Declaration declaration_{
       .name = "measured",
       .observes = Observables::all().without({Observable::displacement, Observable::host_agreement,
-                                              Observable::live_bytes, Observable::held_bytes})};
+                                              Observable::live_bytes, Observable::held_bytes,
+                                              Observable::held_layers})};
   EngineSubject engine_;
 };
 
@@ -112,8 +113,9 @@ TEST_CASE("of a segment that keeps what it should drop the bytes tell, whatever 
     }
 
    private:
-    Declaration declaration_{.name = "keeps",
-                             .observes = {Observable::saved_bytes, Observable::saved_tensors}};
+    Declaration declaration_{
+        .name = "keeps",
+        .observes = {Observable::saved_bytes, Observable::exact_bytes, Observable::saved_tensors}};
     EngineSubject engine_;
   };
   HuntOptions options;

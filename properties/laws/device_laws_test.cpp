@@ -20,9 +20,10 @@ class ClaimsDevice : public Subject {
   }
 
  private:
-  Declaration declaration_{.name = "claims a device",
-                           .observes = Observables::all().without({Observable::held_bytes}),
-                           .may_vary = true};
+  Declaration declaration_{
+      .name = "claims a device",
+      .observes = Observables::all().without({Observable::held_bytes, Observable::held_layers}),
+      .may_vary = true};
   EngineSubject engine_;
 };
 

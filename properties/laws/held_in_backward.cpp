@@ -109,7 +109,7 @@ const Law held_in_backward_law{
     .harm = "Several segments are alive at once, so the peak of memory is higher than planned.",
     .promise = Promise::memory,
     .check = check_held_in_backward,
-    .reads = {Observable::held_bytes},
+    .reads = {Observable::held_bytes, Observable::held_layers},
     .applies = applies_held_in_backward};
 
 }  // namespace rematch

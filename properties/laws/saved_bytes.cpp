@@ -50,7 +50,7 @@ const Law saved_bytes_law{
     .harm = "Checkpointing saves less memory than promised.",
     .promise = Promise::memory,
     .check = check_saved_bytes,
-    .reads = {Observable::saved_bytes},
+    .reads = {Observable::saved_bytes, Observable::exact_bytes},
     .applies = knows_saved_bytes};
 
 }  // namespace rematch

@@ -31,7 +31,9 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "displacement",
                                                                 "host_agreement",
                                                                 "held_bytes",
-                                                                "released_bytes"};
+                                                                "released_bytes",
+                                                                "exact_bytes",
+                                                                "held_layers"};
 
 }  // namespace
 

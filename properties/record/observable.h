@@ -38,10 +38,12 @@ enum class Observable : std::uint8_t {
   host_agreement,       ///< Layers run on host and device (RunRequest::compare_layers).
   held_bytes,           ///< Bytes that forwards made and that are held still (Record::held).
   released_bytes,       ///< Bytes saved that a backward leaves (Record::bytes).
+  exact_bytes,          ///< Record::bytes counts saved tensors alone, and no copies of others.
+  held_layers,          ///< The same when layers begin and end (Event::layer in Record::held).
 };
 
 inline constexpr std::size_t kObservableCount =
-    static_cast<std::size_t>(Observable::released_bytes) + 1;
+    static_cast<std::size_t>(Observable::held_layers) + 1;
 using Observables = EnumSet<Observable, kObservableCount>;
 
 /// "rng_state".

@@ -33,8 +33,8 @@ std::shared_ptr<Ledger> new_ledger(Device device) {
 
 Declaration declaration_on(Device device) {
   Declaration d{.name = "engine"};
-  d.observes = Observables::all().without(
-      {Observable::saved_tensors, Observable::promises, Observable::held_bytes});
+  d.observes = Observables::all().without({Observable::saved_tensors, Observable::promises,
+                                           Observable::held_bytes, Observable::held_layers});
   if (device == Device::cpu) {
     d.observes.erase(Observable::host_agreement);
     return d;

@@ -122,6 +122,7 @@ class Framework(Description, Subject):
             record.error(type(error).__name__, self.message(error))
             failed = True
         finally:
+            steps.let_go()
             self.let_go()
         # Errors are let go of first, and with them the generators in their frames.
         left = self.put_back()

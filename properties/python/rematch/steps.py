@@ -115,6 +115,9 @@ class Steps:
         """Runs a forward and its backward with the injected failure."""
         raise NotImplementedError
 
+    def let_go(self) -> None:
+        """Lets go of what the run has used."""
+
     def message(self, error: Exception) -> str:
         return str(error)
 

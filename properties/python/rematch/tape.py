@@ -3,19 +3,28 @@ themselves is judged, retained graphs, hooks, absent gradients and injected fail
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
-from rematch.case import Parameter
+from rematch.case import PROMISE, Parameter
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.protocol import Request
-from rematch.record import Record, hash64
+from rematch.record import Record, hash64, value_entry
 from rematch.source import parameter_names
 from rematch.steps import TrialError
+
+
+class Kept:
+    """Memory of a saved tensor, which its graph keeps; letting go of `value` frees it."""
+
+    def __init__(self, value: Any, version: int, trained: bool) -> None:
+        self.value, self.version, self.trained = value, version, trained
 
 
 class Tape(Framework):
@@ -34,12 +43,14 @@ class Tape(Framework):
     }
     observed = SEEN | {
         *("absent_gradients", "grad_flags", "rng_state", "recomputed_values", "executions"),
-        *("hooks", "saved_tensors", "injected_failures"),
+        *("hooks", "saved_tensors", "saved_bytes", "held_bytes", "injected_failures"),
     }
 
     def __init__(self) -> None:
         super().__init__()
         self.run_type = TapeRun
+        self.cycles = True
+        """Memory may be in use that nobody has any more."""
 
     def script_lines(self, request: Request) -> Sequence[str]:
         names = parameter_names(request.case, request.model)
@@ -80,11 +91,16 @@ class Tape(Framework):
         raise NotImplementedError
 
     def size(self, t: Any) -> int:
-        """In bytes."""
+        """Bytes of that memory, all of it."""
         raise NotImplementedError
 
-    def saving(self, called: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        """A scope in which `called` is told of every tensor that is saved for the backward."""
+    def saving(self, called: Callable[[Any, Kept], None]) -> AbstractContextManager[Any]:
+        """A scope in which `called` is told of every tensor that is saved for the backward, and of what
+        keeps it as long as the graph does."""
+        raise NotImplementedError
+
+    def live(self) -> int:
+        """Bytes of all memory in use, by the framework's own count."""
         raise NotImplementedError
 
     def propagate(self, loss: Any, retain: bool) -> None:
@@ -105,11 +121,13 @@ class Tape(Framework):
         return Pending(place, outputs, run.loss(outputs[0], self.array(target)), given)
 
     def backward(self, run: Run, pending: Pending) -> Any:
-        loss, pending.loss = pending.loss, None
+        assert isinstance(run, TapeRun)
         backwards = run.request.case.protocol.backwards
-        if self.requires_grad(loss):
+        if self.requires_grad(pending.loss):
             for left in range(backwards - 1, -1, -1):
-                self.propagate(loss, retain=left > 0)
+                self.propagate(pending.loss, retain=left > 0)
+                if left > 0:
+                    run.note_bytes("after_backward", pending.place, retained=True)
         return self.gradient(pending.input)
 
 
@@ -126,6 +144,11 @@ class TapeRun(Run):
         self._states = {int(name[1:]): list(self.names["state_of"](m)) for name, m in self.modules.items()}
         self._seen: dict[int, tuple[int, Any]] = {}
         """Memory that tensors lie in: its number, and what keeps it from being used again."""
+        self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
+        self._waiting: list[Pending] = []
+        """Forwards whose backward is not over."""
+        self._base = 0
+        """Bytes in use that are no forward's."""
         train = request.case.protocol.train
         self._drawing = {
             at
@@ -203,6 +226,13 @@ class TapeRun(Run):
                 for tensor in tensors:
                     self.framework.set_gradient(tensor, None)
 
+    def note_random_state(self, moment: str, **where: int) -> None:
+        if moment == "after_step":
+            self.record.held("step", self._held(), **where)
+        for stream in self._streams:
+            state = self.framework.stream_state(stream)
+            self.record.stream(moment, state, stream=stream, **where)
+
     def _clear(self) -> None:
         """Gradients as they are before the first step."""
         prior = self.request.case.protocol.prior_gradients
@@ -215,15 +245,20 @@ class TapeRun(Run):
         for fired in self._fired:
             fired[:] = [0] * len(fired)
         super().backward(pending)
+        if pending.place.step == pending.place.microbatch == 0:
+            # A graph may keep for good what hooks have packed.
+            for kept in (reference() for reference, _ in self._kept):
+                if kept is not None:
+                    kept.value = None
+            self._kept.clear()
+        # The loss is still there, and with it the graph: what that did not let go of counts.
+        self.note_bytes("after_backward", pending.place)
+        self._waiting.remove(pending)
+        pending.loss = None
         self.collect()
         place = pending.place
         counts = [max(fired, default=0) for fired in self._fired]
         self.record.hooks(counts, step=place.step, microbatch=place.microbatch)
-
-    def note_random_state(self, moment: str, **where: int) -> None:
-        for stream in self._streams:
-            state = self.framework.stream_state(stream)
-            self.record.stream(moment, state, stream=stream, **where)
 
     def _enter(self, layer: int) -> None:
         super()._enter(layer)
@@ -255,10 +290,52 @@ class TapeRun(Run):
                 # Masks of the library's layers are seen only in their outputs.
                 self.record.draw(layer, int(y.size), hashed, execution=execution, **where)
 
-    def _saved(self, t: Any) -> None:
+    def _saved(self, t: Any, kept: Kept) -> None:
         self._saves += 1
         more = self._memory_of(t)
-        self.record.value(self._entered, self._saves, self._hash(t), saved=True, **more)
+        entry = value_entry(self._entered, self._saves, self._hash(t), saved=True, **more)
+        self._kept.append((weakref.ref(kept), entry))
+
+    def begin(self) -> None:
+        super().begin()
+        if self.framework.cycles or self.protocol.inject != "none":
+            gc.collect()
+            self.framework.cycles = False
+        self._base = self.framework.live() - self._own_bytes()
+
+    def let_go(self) -> None:
+        # Modules lie in cycles, and so may graphs of a trial and what a promise has made.
+        self.framework.cycles = bool(self.modules or self.trial or self.request.case.options.get(PROMISE))
+        # Functions of the model have the names, and the names the functions.
+        self.names.clear()
+
+    def _own_bytes(self) -> int:
+        """Bytes of gradients, and of what the run itself keeps of forwards that wait."""
+        leaves = [t for tensors in self._tensors for t in tensors] + [p.input for p in self._waiting]
+        own = [self.framework.gradient(t) for t in leaves] + [t for p in self._waiting for t in (p.input, p.loss)]
+        return sum(self.framework.size(t) for t in own if t is not None)
+
+    def _held(self) -> int:
+        return self.framework.live() - self._base - self._own_bytes()
+
+    def note_bytes(self, moment: str, place: Place, retained: bool = False) -> None:
+        """Notes what graphs keep now, their tensors and whatever lies beside them: memory in use that is neither the
+        model's nor the run's."""
+        held, where = self._held(), {"step": place.step, "microbatch": place.microbatch}
+        self.record.bytes(moment, saved=held, retained=retained, **where)
+        if not retained:
+            self.record.held(moment.removeprefix("after_"), held, **where)
+
+    def forward(self, step: int, microbatch: int) -> Pending:
+        pending = super().forward(step, microbatch)
+        pending.outputs = ()
+        self._waiting.append(pending)
+        # Tensors that a layer saved for nothing that its output depends on are gone by now.
+        for kept, entry in self._kept if step == microbatch == 0 else ():
+            if kept() is not None:
+                self.record.append_value(entry)
+        self.note_bytes("after_forward", pending.place)
+        return pending
 
     def _memory_of(self, t: Any) -> dict[str, int]:
         if not self._seen:

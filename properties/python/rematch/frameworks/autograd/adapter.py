@@ -13,6 +13,7 @@ from autograd.extend import vspace
 from autograd.tracer import getval, trace_primitives_map
 
 from rematch.framework import COMMON, SEEN, Framework
+from rematch.frameworks.autograd.run import AutogradRun
 from rematch.layers import where_drawn
 
 _TABLES = [(table, len(table)) for table in (trace_primitives_map, primitive_vjps)]
@@ -29,7 +30,7 @@ def checkpoint_of(function):
     return autograd.checkpoint(boxed)
 
 
-def differentiate(objective, arguments, trained):
+def recorded(objective, arguments, trained):
     outputs = []
 
     def loss_of(*arguments):
@@ -38,8 +39,13 @@ def differentiate(objective, arguments, trained):
         return loss
 
     if not trained:
-        return loss_of(*arguments), outputs, []
+        return loss_of(*arguments), outputs, lambda _: []
     gradients_of, loss = autograd.make_vjp(loss_of, tuple(trained))(*arguments)
+    return loss, outputs, gradients_of
+
+
+def differentiate(objective, arguments, trained):
+    loss, outputs, gradients_of = recorded(objective, arguments, trained)
     return loss, outputs, gradients_of(vspace(loss).ones())
 
 
@@ -116,7 +122,7 @@ class Autograd(Framework):
     )
     script_gradient = "autograd.grad(objective, {at})({arguments})"
     helpers = (
-        checkpoint_of, differentiate, rows, cross_entropy, softmax, sigmoid, rrelu, normalise,
+        checkpoint_of, recorded, differentiate, rows, cross_entropy, softmax, sigmoid, rrelu, normalise,
         channels, group_norm, windows, conv2d, max_pool2d, avg_pool2d,
     )  # fmt: skip
     kinds = {
@@ -156,10 +162,20 @@ class Autograd(Framework):
     # Gradients of float32 become float64 in where(), ** and max(), but not where they are added up
     # in a tuple. So both runs would round differently, which says nothing about checkpoint().
     features = COMMON - {"float32"} | {"float64"}
-    observed = SEEN | {"rng_state", "executions"}
+    observed = SEEN | {"rng_state", "executions", "saved_bytes", "saved_tensors", "released_bytes", "held_bytes"}
+    made_line = "made({layer}, {outputs})"
     sees_draws = True
     whole_segments = True
     script_random_state = "anp.random.get_state()[1:3]"
+
+    def __init__(self):
+        super().__init__()
+        self.run_type = AutogradRun
+
+    def differentiate(self, run, objective, arguments, trained):
+        loss, outputs, gradients_of = recorded(objective, arguments, trained)
+        run.note_tape(gradients_of, arguments)
+        return loss, outputs, gradients_of(vspace(loss).ones())
 
     def run(self, request, record):
         try:

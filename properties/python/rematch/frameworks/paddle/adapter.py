@@ -15,6 +15,7 @@ import numpy as np
 import paddle
 import paddle.nn as nn  # noqa: F401
 import paddle.nn.functional as F  # noqa: F401
+from paddle.base import core
 from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
@@ -26,7 +27,7 @@ from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
 from rematch.steps import Steps
-from rematch.tape import Tape
+from rematch.tape import Kept, Tape
 
 
 def seed_all(seed: int) -> None:
@@ -220,21 +221,29 @@ class Paddle(Tape):
             t.scale_(-1.5)
 
     def memory(self, t: Any) -> int:
-        return t.data_ptr()
+        return t.data_ptr() - t._offset() if t._is_initialized() else 0
 
     def size(self, t: Any) -> int:
-        return t.size * t.element_size()
+        return t._holder_size() or 0
 
-    def saving(self, called: Callable[[Any], None]) -> AbstractContextManager[Any]:
-        def pack(t: Any) -> tuple[Any, int]:
-            called(t)
-            return t, t.inplace_version
+    def live(self) -> int:
+        return core.host_memory_stat_current_value("Allocated", 0)
 
-        def unpack(packed: tuple[Any, int]) -> Any:
+    def saving(self, called: Callable[[Any, Kept], None]) -> AbstractContextManager[Any]:
+        def pack(t: Any) -> Kept:
+            # A node that kept its own result would hold itself.
+            kept = Kept(t.detach(), t.inplace_version, not t.stop_gradient)
+            called(t, kept)
+            return kept
+
+        def unpack(kept: Kept) -> Any:
             # Behind a hook, Paddle does not look.
-            if packed[0].inplace_version != packed[1]:
+            if kept.value.inplace_version != kept.version:
                 raise RuntimeError("a saved tensor has been modified by an inplace operation")
-            return packed[0]
+            # Paddle takes the memory away from what it is handed.
+            back = kept.value.detach()
+            back.stop_gradient = not kept.trained
+            return back
 
         return paddle.autograd.saved_tensors_hooks(pack, unpack)
 

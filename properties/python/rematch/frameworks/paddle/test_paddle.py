@@ -25,9 +25,9 @@ def paddle() -> Iterator[Harness]:
 
 
 def both(
-    paddle: Harness, variant: str, *kinds: Any, end: int = 2, **protocol: Any
+    paddle: Harness, variant: str, *kinds: Any, begin: int = 0, end: int = 2, **protocol: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    plan = {"segments": [segment(0, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
+    plan = {"segments": [segment(begin, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
     given = chain(*kinds, plan=plan, protocol={**TRAINED, **protocol})
     return paddle.both(run_of(given))
 
@@ -56,6 +56,30 @@ def test_a_reentrant_segment_of_a_frozen_input_has_absent_gradients(paddle: Harn
     gradient = ("parameter_gradient", 0, 0, 0)
     assert observed(plain)[gradient].get("present", True)
     assert not observed(checkpointed)[gradient].get("present", True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_what_a_graph_keeps_is_counted_and_what_hooks_packed_outlives_the_backward(paddle: Harness, variant: str) -> None:
+    kept = []
+    for record in both(paddle, variant, "linear", "tanh", "tanh", begin=1, end=3, microbatches=2, forwards_first=True):
+        assert [r["saved"] for r in record["bytes"][:2]] == [r["live"] for r in record["held"][:2]]
+        kept.append([r.get("live", 0) for r in record["held"]])
+    one = kept[0][0]
+    assert kept[0] == [one, 2 * one, one, 0, 0]
+    fewer, of_both, *_, last, step = kept[1]
+    assert fewer < one and of_both == 2 * fewer and step == 0
+    assert (last > 0) == (variant == "non_reentrant")
+
+
+def test_a_segment_that_is_not_checkpointed_keeps_as_much_as_the_plain_run() -> None:
+    planted = (
+        "from rematch.frameworks.paddle.adapter import Paddle\nfrom rematch.protocol import serve\n"
+        "Paddle.checkpoint_call = lambda self, f, a, *_: f'{f}({chr(44).join(a)})'\nserve(Paddle())"
+    )
+    with Harness(sys.executable, "-c", planted) as harness:
+        harness.hello()
+        plain, checkpointed = both(harness, "reentrant", "linear", "tanh", "tanh", end=3)
+    assert [r.get("saved") for r in checkpointed["bytes"]] == [r.get("saved") for r in plain["bytes"]]
 
 
 def test_a_run_that_kills_its_process_is_an_error_of_that_run(paddle: Harness) -> None:

@@ -49,8 +49,8 @@ CHEAP = (
 )
 """Observables that a run shows by itself."""
 
-ALL = (*CHEAP, "draws", "executions", "execution_order", "recomputed_values", "saved_bytes", "saved_tensors")
-ALL += ("held_bytes", "released_bytes")
+_BYTES = ("saved_bytes", "exact_bytes", "held_bytes", "held_layers", "released_bytes")
+ALL = (*CHEAP, *_BYTES, "draws", "executions", "execution_order", "recomputed_values", "saved_tensors")
 """And what needs every operator and every saved tensor to be looked at. How often early stop lets a
 layer run can be foreseen only from what layers save."""
 
