@@ -70,9 +70,7 @@ class AutogradRun(Run):
         super().backward(pending)
         place = pending.place
         pending.outputs = pending.gradients = ()
-        left, where = self._arrays.left(), {"step": place.step, "microbatch": place.microbatch}
-        self.record.bytes("after_backward", saved=left, **where)
-        self.record.held("backward", left, **where)
+        self.record.held("backward", self._arrays.left(), step=place.step, microbatch=place.microbatch)
 
     def note_random_state(self, moment: str, **where: int) -> None:
         if moment == "after_step":
