@@ -40,7 +40,7 @@ std::int64_t Allowance::saved_plain() const {
   return saved;
 }
 
-std::int64_t Allowance::saved() const {
+std::int64_t Allowance::saved(bool outputs_held) const {
   // Memory by its name, once, whoever saves it. Others may save, too, what segments drop.
   std::map<std::uint64_t, std::int64_t> dropped;
   for (const LayerValue& v : e_.plain.values) {
@@ -50,12 +50,20 @@ std::int64_t Allowance::saved() const {
     if (counts(v) && v.saved && !inside(v)) dropped.erase(v.memory);
   }
   std::int64_t saved = saved_plain();
-  for (const auto& [memory, size] : dropped) saved -= size;
-  // A loss may save the output that it reads, which a layer of a segment saved before.
+  // A loss may save the output that it reads, in memory that a layer of a segment saved before.
   for (const ValueRef& output : e_.geometry.live.back()) {
-    saved += size_of_value(output);
-    if (!e_.c.protocol.auxiliary_losses) break;
+    const auto made =
+        std::find_if(e_.plain.values.begin(), e_.plain.values.end(), [&](const LayerValue& v) {
+          return counts(v) && !v.saved && v.layer == output.layer && v.index == output.output;
+        });
+    if (made != e_.plain.values.end()) {
+      dropped.erase(made->memory);
+    } else {
+      saved += size_of_value(output);
+    }
+    if (!outputs_held && !e_.c.protocol.auxiliary_losses) break;
   }
+  for (const auto& [memory, size] : dropped) saved -= size;
   return saved + inputs_ + kept();
 }
 

@@ -13,7 +13,8 @@ class Allowance {
   explicit Allowance(const Evidence& e);
 
   /// The most that may be saved after one forward. Needs saved_tensors.
-  std::int64_t saved() const;
+  /// `outputs_held`: the run has all outputs of the model, whichever losses read.
+  std::int64_t saved(bool outputs_held = false) const;
   /// Bytes that the plain run saves in its first forward.
   std::int64_t saved_plain() const;
   /// Bytes that are handed to segments, nested ones apart, whose inputs are recomputed.

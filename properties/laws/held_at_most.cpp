@@ -39,7 +39,7 @@ std::optional<std::int64_t> beyond_per_graph(const Evidence& e) {
   // Casts that a policy keeps are not among what the plain run shows.
   const bool casts = e.c.protocol.autocast != AutocastSpan::off;
   if (allowance.keeps() && (casts || !shown)) return std::nullopt;
-  return shown ? allowance.saved() - allowance.saved_plain() : allowance.inputs();
+  return shown ? allowance.saved(true) - allowance.saved_plain() : allowance.inputs();
 }
 
 std::optional<Violation> check_held_at_most(const Evidence& e) {

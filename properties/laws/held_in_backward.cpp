@@ -48,7 +48,7 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
 
 /// A graph that waits for its backward may hold more than that of the plain run only by that much.
 std::int64_t beyond_per_graph(const Allowance& a, bool shown) {
-  return shown ? a.saved() - a.saved_plain() : a.inputs();
+  return shown ? a.saved(true) - a.saved_plain() : a.inputs();
 }
 
 // When the backward of a layer begins, those of the layers after it are over.

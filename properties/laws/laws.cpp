@@ -33,6 +33,7 @@
   LAW(recomputation_order)    \
   LAW(saved_bytes)            \
   LAW(saved_at_most)          \
+  LAW(saved_within_plain)     \
   LAW(bytes_after_backward)   \
   LAW(held_at_most)           \
   LAW(held_in_backward)       \

@@ -260,6 +260,15 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) { c.bytes[0].saved += 1 << 20; }},
     {"saved-at-most", "a reading is missing",
      [](Record&, Record& c) { c.bytes.erase(c.bytes.begin()); }},
+    {"saved-within-plain", "more than the plain run saves, and the inputs",
+     [](Record&, Record& c) { c.bytes.front().saved += 1 << 20; }},
+    {"saved-within-plain", "a reading is missing",
+     [](Record&, Record& c) { c.bytes.erase(c.bytes.begin()); }},
+    {"saved-within-plain", "nothing is recorded in either run",
+     [](Record& p, Record& c) {
+       p.bytes.clear();
+       c.bytes.clear();
+     }},
     {"held-at-most", "more than the plain run holds, and the inputs",
      [](Record&, Record& c) { held(c, Event::forward).live += 1 << 20; }},
     {"held-at-most", "a byte more after a backward",

@@ -290,7 +290,7 @@ class CompiledSubject(TorchSubject):
         lacks = arguments.FEATURES
         # Fused kernels of inductor may round what torch.nn computes by several operators.
         layers = LAYERS if compilation.backend == "inductor" else (*LAYERS, *library())
-        super().__init__(name, variant=variant, observe="cheap", layers=layers, lacks=lacks)
+        super().__init__(name, variant=variant, observe="saved", layers=layers, lacks=lacks)
         if compilation.around or compilation.budget is not None:
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)

@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rematch.case import Case, Model, Segment
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
 from rematch.frameworks.pytorch.export_parallel import export_parallel
+from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
@@ -37,7 +38,7 @@ from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
-from rematch.frameworks.pytorch.watch import Watch
+from rematch.frameworks.pytorch.watch import Saves
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.record import Record
 
@@ -273,7 +274,7 @@ class DataParallelSubject(TorchSubject):
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
-        super().__init__(name, variant=variant, observe="cheap", **rest)
+        super().__init__(name, variant=variant, observe="saved", **rest)
         self.options, self.shares = OPTIONS[kind], SHARES[kind]
         self._kind = kind
         self._limit = limit
@@ -343,16 +344,18 @@ class DataParallelSubject(TorchSubject):
         answer, seen = Answer(), Collectives()
         mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
         kind = DdpModel if setup.kind == "ddp" else FsdpModel
+        memory = Memory()
         try:
             model = kind(
                 mine,
                 wire(request.case, request.model),
-                Watch(answer.shown),
+                Saves(answer.shown, memory),
                 self._checkpoint,
                 custom=self.modules_by_declaration,
                 setup=setup,
                 group=group,
             )
+            memory.belongs_to_model(model.all_tensors())
             run = _RunOfRows(mine, model, answer.shown)
             run.share = len(mine.arrays.inputs[0]) * setup.ranks / len(request.arrays.inputs[0])
             with seen:

@@ -23,7 +23,7 @@ from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, SCOPES, SHARE, VALUES
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
-from rematch.frameworks.pytorch.watch import Eye, Watch
+from rematch.frameworks.pytorch.watch import Eye, Saves, Watch
 from rematch.protocol import Request, Unsupported
 from rematch.record import Record
 
@@ -54,6 +54,8 @@ ALL = (*CHEAP, *_BYTES, "draws", "executions", "execution_order", "recomputed_va
 """And what needs every operator and every saved tensor to be looked at. How often early stop lets a
 layer run can be foreseen only from what layers save."""
 
+OBSERVED = {"cheap": CHEAP, "saved": (*CHEAP, "saved_bytes"), "all": ALL}
+
 VARIANTS = ("reentrant", "non_reentrant", "both")
 
 
@@ -62,7 +64,7 @@ class TorchSubject(Framework):
 
     `checkpoint` has the signature of torch.utils.checkpoint.checkpoint(); only options that differ
     from its defaults are passed. `variant` is one of VARIANTS: cases of the other one are refused.
-    `observe` is "cheap" or "all". `imported`: the lines by which scripts import `checkpoint`
+    `observe` is "cheap", "saved" or "all". `imported`: the lines by which scripts import `checkpoint`
     under that name. `layers` are put among those that the harness knows. `lacks`: features that
     `checkpoint` does not have; `unseen`: observables that do not show what it does.
     """
@@ -87,8 +89,8 @@ class TorchSubject(Framework):
     ) -> None:
         if variant not in VARIANTS:
             raise ValueError(f"variant: one of {', '.join(VARIANTS)} expected, got {variant!r}")
-        if observe not in ("cheap", "all"):
-            raise ValueError(f"observe: cheap or all expected, got {observe!r}")
+        if observe not in OBSERVED:
+            raise ValueError(f"observe: one of {', '.join(OBSERVED)} expected, got {observe!r}")
         self.modules = layers
         super().__init__()
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
@@ -129,8 +131,7 @@ class TorchSubject(Framework):
         return [feature for feature in features if feature not in lacking]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
-        seen = CHEAP if self._observe == "cheap" else ALL
-        seen = {*seen, *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else [])} - self._unseen
+        seen = {*OBSERVED[self._observe], *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else [])} - self._unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
@@ -157,7 +158,7 @@ class TorchSubject(Framework):
                 "the host with the rest, so its bytes cannot be told apart"
             )
         memory = Memory()
-        watch = Watch(record)
+        watch = Saves(record, memory) if self._observe == "saved" else Watch(record)
         if self._observe == "all":
             # In plain runs as well: derivatives of some operators are computed otherwise within a mode.
             shown = any(c.keep for c in request.case.choices()) or POLICY in request.case.options

@@ -28,6 +28,10 @@ def to_numpy(t: Tensor) -> np.ndarray:
     return t.numpy(force=True)
 
 
+_unseen = torch._C._DisableTorchDispatch
+"""A scope: what a watch itself does to tensors is not to be seen."""
+
+
 class Watch:
     """Sees the layers run, and which of their outputs require grad."""
 
@@ -99,6 +103,48 @@ class Watch:
         """A step is over."""
 
 
+class Saves(Watch):
+    """Sees what graphs keep, by hooks on saved tensors. `memory` knows the model's own memory."""
+
+    def __init__(self, record: Record, memory: Memory) -> None:
+        super().__init__(record)
+        self._memory = memory
+
+    def replaced(self, state: Iterable[Tensor]) -> None:
+        self._memory.belongs_to_model(state)
+
+    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
+        super().starts(inputs, target)
+        self._memory.enters([*inputs, target])
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        with saved_tensors_hooks(self._pack, Kept.unpack):
+            yield
+
+    def model(self, offload: bool) -> AbstractContextManager[Any]:
+        if not offload:
+            return nullcontext()
+        hooks = save_on_cpu()
+
+        def pack(t: Tensor) -> Kept:
+            return self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
+
+        def unpack(kept: Kept) -> Tensor:
+            return hooks.unpack_hook(kept.value)
+
+        return saved_tensors_hooks(pack, unpack)
+
+    def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
+        saved, offloaded = self._memory.saved(), self._memory.saved(offloaded=True)
+        self.record.bytes(moment, saved=saved, offloaded=offloaded, temporaries=temporaries, **place)
+
+    def _pack(self, t: Tensor) -> Kept:
+        # A node that kept its own result would hold itself.
+        with _unseen():
+            return self._memory.keep(t, t.detach())
+
+
 class _Operators(TorchDispatchMode):
     """Shows every operator that runs to an Eye, on its way below autograd."""
 
@@ -139,9 +185,6 @@ class _Operator:
     """Whether its results are values. A view is none, and what was not written yet has none."""
     draws: bool
 
-
-_unseen = torch._C._DisableTorchDispatch
-"""A scope: what the eye itself does to tensors is not to be seen."""
 
 _KNOWN: dict[Any, _Operator] = {}
 """The operators that were met."""
@@ -190,14 +233,13 @@ class Draws:
             )
 
 
-class Eye(Watch):
-    """Sees masks, results of operators, saved tensors and bytes as well."""
+class Eye(Saves):
+    """Sees masks, results of operators, saved tensors and what is held as well."""
 
     def __init__(self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool) -> None:
-        """`memory` knows the model's own memory. `values`: saved tensors and outputs are noted in
+        """`values`: saved tensors and outputs are noted in
         a plain run, too. `policies`: some decide what is kept."""
-        super().__init__(record)
-        self._memory = memory
+        super().__init__(record, memory)
         self._results = checkpointed
         self._saves = values and not checkpointed
         self._operators = _Operators(self)
@@ -210,13 +252,6 @@ class Eye(Watch):
         self._obedience = Obedience()
         self._unknown: set[int] = set()
         """Layers of which nobody knows which results a recomputation leaves out."""
-
-    def replaced(self, state: Iterable[Tensor]) -> None:
-        self._memory.belongs_to_model(state)
-
-    def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
-        super().starts(inputs, target)
-        self._memory.enters([*inputs, target])
 
     def enter(self, place: Place) -> Place | None:
         if not self._shown and self.place is None:
@@ -261,21 +296,8 @@ class Eye(Watch):
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        with self._show_all(), saved_tensors_hooks(self._pack, Kept.unpack):
+        with self._show_all(), super().forward():
             yield
-
-    def model(self, offload: bool) -> AbstractContextManager[Any]:
-        if not offload:
-            return nullcontext()
-        hooks = save_on_cpu()
-
-        def pack(t: Tensor) -> Kept:
-            return self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
-
-        def unpack(kept: Kept) -> Tensor:
-            return hooks.unpack_hook(kept.value)
-
-        return saved_tensors_hooks(pack, unpack)
 
     def backward(self) -> AbstractContextManager[Any]:
         # A policy's own mode answers for operators whose results it kept: it must come first.
@@ -300,21 +322,17 @@ class Eye(Watch):
         if self._obedience.layers:
             self.record.promise(POLICY, self._obedience.wrong)
 
-    def note_bytes(self, moment: str, **place: Any) -> None:
-        memory = self._memory
+    def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         # Tensors that a layer saved for nothing that its output depends on are gone by now.
         for kept, entry in self._kept:
             if kept() is not None:
                 self.record.append_value(entry)
         self._kept.clear()
         last = moment == "after_backward" and not place.get("retained")
-        held = memory.held()
-        temporaries = memory.held(inputs=False) if last else 0
+        held = self._memory.held()
         if moment == "after_forward" or last:
             self.record.held(moment.removeprefix("after_"), held, **place)
-        self.record.bytes(
-            moment, saved=memory.saved(), offloaded=memory.saved(offloaded=True), temporaries=temporaries, **place
-        )
+        super().note_bytes(moment, self._memory.held(inputs=False) if last else 0, **place)
 
     def note_step(self, step: int) -> None:
         self.record.held("step", self._memory.held(), step=step)
@@ -369,9 +387,7 @@ class Eye(Watch):
         return known.setdefault((op, run), OUTPUTS.get(place.kind, 1) + len(known))
 
     def _pack(self, t: Tensor) -> Kept:
-        # A node that kept its own result would hold itself.
-        with _unseen():
-            kept = self._memory.keep(t, t.detach())
+        kept = super()._pack(t)
         place = self.place
         if self._saves and place is not None:
             with _unseen():
