@@ -29,7 +29,7 @@ struct Trial {
   std::int64_t extra_recomputations = 0;
   /// Bytes beyond the fewest with as many recomputations.
   std::int64_t extra_bytes = 0;
-  /// The law plan-promise was judged and kept, or violated.
+  /// The laws plan-promise and plan-recomputations were judged: kept, or one violated.
   bool promise_broken = false;
   /// Another law was.
   std::string law;
@@ -58,7 +58,7 @@ struct PlannerResult {
   Worst bytes;
   Worst recomputations;
   Worst regret;
-  /// A law other than plan-promise is violated, or a plan is better than the optimum.
+  /// A law other than these two is violated, or a plan is better than the optimum.
   Worst defect;
   /// Failure that ended the planner before its time; empty if none did.
   std::string failure;

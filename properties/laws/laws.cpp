@@ -41,6 +41,7 @@
   LAW(live_bytes)             \
   LAW(peak_bytes)             \
   LAW(plan_promise)           \
+  LAW(plan_recomputations)    \
   LAW(cross_device)           \
   LAW(derivatives)            \
   LAW(agrees_with_reference)  \
