@@ -132,7 +132,8 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
     }
     mark(may_keep, s);
     if (s.end <= layer) {
-      mark(before, s);
+      // What the reentrant variant saves in the place of its layers is not told apart exactly.
+      if (s.choice.variant != Variant::reentrant) mark(before, s);
     } else {
       bytes += around(s);
       if (!s.nested.empty() || s.begin > layer) mark(all_kept, s);
