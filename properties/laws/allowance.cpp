@@ -132,7 +132,7 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
     }
     mark(may_keep, s);
     if (s.end <= layer) {
-      // What the reentrant variant saves in the place of its layers is not told apart exactly.
+      // The reentrant variant saves something in their place that is not told apart exactly.
       if (s.choice.variant != Variant::reentrant) mark(before, s);
     } else {
       bytes += around(s);
