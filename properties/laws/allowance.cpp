@@ -132,8 +132,7 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
     }
     mark(may_keep, s);
     if (s.end <= layer) {
-      // The reentrant variant saves something in their place that is not told apart exactly.
-      if (s.choice.variant != Variant::reentrant) mark(before, s);
+      mark(before, s);
     } else {
       bytes += around(s);
       if (!s.nested.empty() || s.begin > layer) mark(all_kept, s);

@@ -55,6 +55,9 @@ std::int64_t beyond_per_graph(const Allowance& a, bool shown) {
 std::optional<Violation> compare_layers(const Evidence& e) {
   const bool shown = shows_saved(e);
   const Allowance allowance(e);
+  // A layer behind a reentrant segment may save more than in the plain run, where that lets another
+  // operand require grad.
+  if (!e.forecast.saves_known) return std::nullopt;
   if (may_keep_states(e) || (allowance.keeps() && !shown)) return std::nullopt;
   std::vector<std::int64_t> beyond(e.c.layers.size());
   for (std::size_t i = 0; i < beyond.size(); ++i) {
