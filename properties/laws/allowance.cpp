@@ -143,7 +143,7 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
   std::set<std::uint64_t> saved;
   for (const LayerValue& v : e_.plain.values) {
     if (!counts(v) || v.layer < 0) continue;
-    if (v.saved) saved.insert(v.memory);
+    if (v.saved && inside(v)) saved.insert(v.memory);
     if (v.saved && shown && before.at(static_cast<std::size_t>(v.layer)))
       dropped[v.memory] = v.bytes;
   }
