@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -188,8 +189,7 @@ class Keras(Framework):
         self.differentiator = of_backend.__name__
         self.whole_segments = backend != "torch"
         if backend != "tensorflow":
-            # PyTorch stops a recomputation at the last tensor that was saved, and what is saved is
-            # not seen here. JAX traces a layer once.
+            # PyTorch stops a recomputation at the last tensor that was saved. JAX traces a layer once.
             self.observed = self.observed - {"executions"}
         if backend == "jax":
             from rematch.frameworks.jax.layers import SAME_ROUNDING
@@ -205,6 +205,11 @@ class Keras(Framework):
             self.observed |= OF_ARRAYS
             self.within = WITHIN
         self.imports = f'{before}os.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
+        if backend == "torch":
+            self.observed |= {"saved_bytes", "saved_tensors", "released_bytes", "held_bytes"}
+            self.made_line = "made({layer}, {outputs})"
+            # Views would keep the whole.
+            self.kinds = KINDS | {"split": "map(keras.ops.copy, keras.ops.split({x}, [{features}], 1))"}
         if scope:
             self.promises = ()
             self.checkpoint = f"scoped({{function}}, {SCOPES[scope]})({{arguments}})"
@@ -215,15 +220,26 @@ class Keras(Framework):
 
             self.names["within"] = within
             self.run_type = Eager
+        if backend == "torch":
+            from rematch.frameworks.keras.torch_run import TorchBackendRun
+
+            self.run_type = TorchBackendRun
+            # It looks for cycles again and again.
+            gc.freeze()
 
     def differentiate(self, run: Any, objective: Any, arguments: list[Any], trained: list[int]) -> Any:
-        if "released_bytes" not in self.observed:
+        def states() -> list[Any]:
+            return [self.names["seeds"].state.value, *(v.value for m in run.modules.values() for v in m.variables)]
+
+        if self.differentiator == "of_torch":
+            own = [*keras.tree.flatten(value_of(arguments[1:])), *states()]
+            return run.differentiated(of_torch, objective, arguments, trained, own)
+        if self.differentiator != "of_jax":
             return super().differentiate(run, objective, arguments, trained)
         place, held = self.place, []
 
         def seen(loss: Any, pull: Any, sources: Any) -> None:
-            states = [v.value for m in run.modules.values() for v in m.variables]
-            held[:] = [value_of(arguments), sources, *objective.args, self.names["seeds"].state.value, states]
+            held[:] = [value_of(arguments), sources, *objective.args, *states()]
             run.after_forward(place, loss, pull, held)
 
         results = of_jax(objective, arguments, trained, seen)

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cases import run_of
+from cases import chain, run_of
 from harness import Harness, run_alone
 
 BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)]
@@ -63,3 +63,36 @@ def test_what_a_plain_step_assigns_stays(keras: Harness) -> None:
     assert first["data"] != second["data"]
     first, second = [s["seed"] for s in record["streams"] if s["moment"] == "after_step"]
     assert first != second
+
+
+UNCHECKPOINTED = """
+from rematch.frameworks.keras.adapter import subject
+from rematch.protocol import serve
+made = subject(["--backend", "{backend}"])
+made.checkpoint = "{checkpoint}"
+serve(made)
+"""
+
+
+def kept(backend: str, checkpoint: str) -> tuple[list[list[int]], list[list[int]]]:
+    """Bytes saved and bytes held in the plain run and in one where segments are that expression."""
+    protocol = {"input_requires_grad": True, "microbatches": 2}
+    given = chain("linear", "tanh", "tanh", "tanh", plan={"segments": [{"begin": 1, "end": 4, **SEGMENT}]}, protocol=protocol)
+    program = UNCHECKPOINTED.replace("{backend}", backend).replace("{checkpoint}", checkpoint)
+    with Harness(sys.executable, "-c", program) as harness:
+        harness.hello()
+        records = harness.both(run_of(given), layer_values=True)
+    saved = [[reading.get("saved", 0) for reading in record["bytes"]] for record in records]
+    return saved, [[reading.get("live", 0) for reading in record["held"]] for record in records]
+
+
+@pytest.mark.parametrize("backend", sorted({"torch"} & set(BACKENDS)))
+def test_a_segment_saves_its_input_alone_and_one_that_is_not_checkpointed_as_much_as_the_plain_run(backend: str) -> None:
+    saved, held = kept(backend, "keras.remat({function})({arguments})")
+    size = 4 * 4 * 5
+    assert saved[0][0] - saved[1][0] == 2 * size
+    assert saved[0][1::2] == saved[1][1::2] == [0, 0]
+    # The run has the output of the segment.
+    assert held[0][0] - held[1][0] == size
+    saved, held = kept(backend, "{function}({arguments})")
+    assert saved[0] == saved[1] and held[0] == held[1]

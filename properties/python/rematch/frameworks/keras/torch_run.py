@@ -1,0 +1,129 @@
+"""A run in Keras on PyTorch that shows what its graphs keep, by PyTorch's hooks on saved tensors, and what is held."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.frameworks.pytorch.memory import Kept, Memory
+from rematch.frameworks.pytorch.watch import Saves
+from rematch.protocol import Request
+from rematch.record import Record, value_entry
+from rematch.run import Run
+
+_UNREAD = "0x0"
+"""Stands for hashes that no law compares: recomputed values are not observed."""
+
+
+class _Results(TorchDispatchMode):
+    """Names the memory of what operators make."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()
+        self._memory = memory
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for t in result if isinstance(result, (tuple, list)) else (result,):
+            if isinstance(t, Tensor):
+                self._memory.name(t)
+        return result
+
+
+class LayerSaves(Saves):
+    """Sees which layers save what as well, where `layer` says which one runs."""
+
+    def __init__(self, record: Record, memory: Memory) -> None:
+        super().__init__(record, memory)
+        self.layer: int | None = None
+        self.shows = False
+        """Whether what layers save and return is noted."""
+        self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
+
+    def entry(self, t: Tensor, index: int, **rest: Any) -> dict[str, Any]:
+        name, size = self._memory.name(t)
+        assert self.layer is not None
+        return value_entry(self.layer, index, _UNREAD, memory=name, size=size, **rest)
+
+    def _pack(self, t: Tensor) -> Kept:
+        kept = super()._pack(t)
+        if self.shows and self.layer is not None:
+            self._kept.append((weakref.ref(kept), self.entry(t, len(self._kept), saved=True)))
+        return kept
+
+    def note_layers(self) -> None:
+        """Notes what layers saved that is there still: some save for nothing that their output depends on."""
+        for kept, entry in self._kept:
+            if kept() is not None and self.record is not None:
+                self.record.append_value(entry)
+        self._kept.clear()
+
+
+class TorchBackendRun(Run):
+    """A run whose graphs are those of PyTorch."""
+
+    def __init__(self, framework: Any, request: Request, record: Record) -> None:
+        super().__init__(framework, request, record)
+        self.names["made"] = self._made
+        self._memory = Memory()
+        self._saves = LayerSaves(record, self._memory)
+        self._saves.shows = request.layer_values and not request.checkpointed
+
+    def _enter(self, layer: int) -> None:
+        super()._enter(layer)
+        self._saves.layer = layer
+
+    def _made(self, layer: int, *outputs: Tensor) -> None:
+        if self._saves.shows and self.framework.place is not None:
+            for index, y in enumerate(outputs):
+                self.record.append_value(self._saves.entry(y, index, op="made"))
+        self._saves.layer = None
+
+    def _drew(self, layer: int, operand: Any, output: Any) -> None:
+        # Now, so that none of them is held.
+        super()._drew(layer, operand, output)
+        if self.framework.place is not None:
+            self._note_draws(self.framework.place)
+
+    def differentiated(
+        self, differentiate: Callable[..., Any], objective: Any, arguments: list[Any], trained: list[int], own: list[Tensor]
+    ) -> Any:
+        """What `differentiate` makes of these, looked at. `own`: tensors of the model."""
+        graph: list[Tensor] = []
+
+        def observed(*arguments: Any) -> Any:
+            self._saves.replaced(own)
+            self._saves.starts(arguments[:1], objective.args[0])
+            with self._saves.forward():
+                loss, outputs = objective(*arguments)
+            self._note("after_forward")
+            self._saves.shows = False
+            graph.append(loss)
+            return loss, outputs
+
+        with _Results(self._memory):
+            results = differentiate(observed, arguments, trained)
+        # The loss is still there, and with it the graph: what that did not let go of counts.
+        self._note("after_backward")
+        return results
+
+    def _note(self, moment: str) -> None:
+        place = self.framework.place
+        assert place is not None
+        where = {"step": place.step, "microbatch": place.microbatch}
+        # Layers hang in cycles, and so does the exception that ends a recomputation, which Keras hands on.
+        gc.collect()
+        self._saves.note_layers()
+        self._saves.note_bytes(moment, **where)
+        self.record.held(moment.removeprefix("after_"), self._memory.held(), **where)
+
+    def note_random_state(self, moment: str, **where: int) -> None:
+        if moment == "after_step":
+            gc.collect()
+            self.record.held("step", self._memory.held(), **where)
+        super().note_random_state(moment, **where)
