@@ -72,14 +72,17 @@ std::string_view element_of(std::string_view place) {
   return place.substr(0, place.find(" (first"));
 }
 
-/// Whether another rounding may hide the difference, or make it: of so little not even the sign
-/// says anything, as of a gradient that would be zero.
-bool is_rounding(const Violation& seen) {
-  constexpr double kRounding = 1.0 / (1 << 16);
+/// Another rounding may hide a smaller difference, or make it: of so little not even the sign says
+/// anything, as of a gradient that would be zero.
+constexpr double kRounding = 1.0 / (1 << 16);
+/// The same of values that were rounded to bfloat16 on their way: two of its steps near 1.
+constexpr double kCastRounding = 1.0 / (1 << 7);
+
+bool is_rounding(const Violation& seen, double rounding = kRounding) {
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);
-  const bool is_little = expected && got && std::abs(*got - *expected) < kRounding;
-  return is_little || (seen.distance && *seen.distance < kRounding);
+  const bool is_little = expected && got && std::abs(*got - *expected) < rounding;
+  return is_little || (seen.distance && *seen.distance < rounding);
 }
 
 /// Whether it is about operators that the engine does not have: a layer is one operator there.
@@ -106,10 +109,7 @@ bool is_like(const Violation& seen, const Violation& model, bool differently) {
   if (differently) return true;
   if (array_of(seen.place) != array_of(model.place)) return false;
   if (element_of(seen.place) != element_of(model.place)) return true;
-  // The sign of so little says nothing: a gradient that would be zero is what rounding leaves of
-  // it.
-  constexpr double kLittle = 1.0 / (1 << 16);
-  if (std::abs(*got - *expected) < kLittle) return true;
+  if (std::abs(*got - *expected) < kRounding) return true;
   const bool same_plain_run = std::abs(*plain - *expected) <= std::abs(*got - *expected) / 64;
   return !same_plain_run || (*got - *expected) * (*wrong - *plain) > 0;
 }
@@ -128,7 +128,10 @@ bool is_like_fault(const Violation& violation, const Case& c, const FeatureSet& 
   }
   const auto same = std::find_if(violations->begin(), violations->end(),
                                  [&](const Violation& v) { return v.law == violation.law; });
-  if (same == violations->end()) return runs_differently(c, features);
+  if (same == violations->end()) {
+    return runs_differently(c, features) ||
+           (c.protocol.autocast != AutocastSpan::off && is_rounding(violation, kCastRounding));
+  }
   return is_like(violation, *same, runs_differently(c, features));
 }
 

@@ -1,0 +1,39 @@
+#include "properties/hunt/like_fault.h"
+
+#include <catch2/catch_test_macros.hpp>
+#include <string>
+
+#include "properties/case/features.h"
+#include "properties/case/json.h"
+#include "properties/faults/fault.h"
+
+namespace rematch {
+namespace {
+
+/// A scale that the recomputation reads too late, so that what the model trains on differs.
+Case scaled(AutocastSpan autocast) {
+  Case c = case_from_json(
+      R"({"format": 1, "seed": 2810407229, "input": [3, 1],
+          "layers": [{"kind": "delayed_scaling", "fp8": true}, {"kind": "linear", "features": 5},
+                     {"kind": "rms_norm"}],
+          "plan": {"segments": [{"begin": 0, "end": 2, "variant": "reentrant"}]},
+          "protocol": {"steps": 3, "input_requires_grad": true, "optimizer": "adam"}})");
+  c.protocol.autocast = autocast;
+  return c;
+}
+
+bool explained(AutocastSpan autocast, const char* got) {
+  const Case c = scaled(autocast);
+  const Violation seen{"outputs", "step 2, microbatch 0, output 0, element 11",
+                       "0.64453125 (0x3f25)", got};
+  return is_like_fault(seen, c, features_of(c, validate(c)), *find_fault("S10"));
+}
+
+}  // namespace
+
+TEST_CASE("where casts to bfloat16 hide a fault, a difference of one step of it is like it") {
+  CHECK(explained(AutocastSpan::forward, "0.640625 (0x3f24)"));
+  CHECK_FALSE(explained(AutocastSpan::forward, "0.5 (0x3f00)"));
+}
+
+}  // namespace rematch
