@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FunctionType
 from typing import Any
@@ -50,6 +50,8 @@ OF_PLANS += ("early_stop_off", "sequential", "nested")
 GRAPHS = "graphs"
 SEVERAL, BROKEN = "several", "several, and within segments"
 """The option of cases whose functions have graph breaks: between their segments, or within them as well."""
+BUDGET = "budget"
+"""The option of cases with another activation_memory_budget than the subject's."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """Observables that cannot be seen from outside of a compiled function."""
 
@@ -295,6 +297,10 @@ class CompiledSubject(TorchSubject):
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)
         self.options[GRAPHS], self.shares[GRAPHS] = ["one", SEVERAL, BROKEN], 0.2
+        if compilation.budget is not None:
+            usual = f"{compilation.budget:g}"
+            others = [b for b in ("0", "0.25", "0.5", "0.75", "1") if b != usual]
+            self.options[BUDGET], self.shares[BUDGET] = [usual, *others], 0.8
         # In a script, the forward is compiled as a whole and its checkpoint() with it.
         self.exports = not compilation.around and compilation.budget is None
         self.cases_per_shape = 2
@@ -348,9 +354,11 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE))
+        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE, BUDGET))
         structure = shape_of(case), chosen, request.model, request.checkpointed, request.detached_layers
         how = self._compilation
+        if BUDGET in case.options:
+            how = replace(how, budget=float(case.options[BUDGET]))
         model = CompiledModel(request, wirings, watch, custom=self.modules_by_declaration, compilation=how)
         first = self._compiled.pop(structure, None)
         if first is not None:

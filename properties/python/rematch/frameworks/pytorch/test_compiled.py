@@ -90,6 +90,20 @@ def test_with_a_budget_the_backward_draws_another_mask(compiled):
     assert {"input_gradient", "random state"} <= found
 
 
+def test_a_lower_budget_saves_fewer_bytes(compiled):
+    case = chain("relu", "layer_norm", "linear", "sigmoid", "linear", "relu", input=(9, 8), protocol=TRAINABLE)
+
+    def saved(budget):
+        subject = compiled("--compile aot_eager --budget 0")
+        records = subject.both(run_of({**case, "options": {"budget": budget}}))
+        return [next(b["saved"] for b in r["bytes"] if b["moment"] == "after_forward") for r in records]
+
+    plain, all_kept = saved("1")
+    assert plain == all_kept
+    some, none = saved("0.5")[1], saved("0")[1]
+    assert none < some < plain
+
+
 def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
     records = [compiled().record(**run_of({**MODEL, "seed": seed})) for seed in (1, 2)]
     with Harness(sys.executable, "-m", "rematch", "pytorch", "--compile", "aot_eager") as fresh:
