@@ -25,6 +25,7 @@
   STORY(tied_weights)             \
   STORY(hooks_once_per_segment)   \
   STORY(uniform_chunks)           \
+  STORY(nested_plan)              \
   STORY(one_segment)              \
   STORY(memory_never_freed)
 
