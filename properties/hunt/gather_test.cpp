@@ -105,8 +105,8 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   Verdicts verdicts = judge_case(subject.records.c, subject, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.first() == nullptr);
-  // Two prepared records have nothing for some laws, and four are not observed.
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 8);
+  // Two prepared records have nothing for some laws, and five are not observed.
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 9);
 
   ++subject.records.checkpointed.hooks[0].count;
   --subject.records.checkpointed.executions[0].count;
@@ -116,7 +116,7 @@ TEST_CASE("every law gets its verdict from one gathering, also after a violation
   CHECK(verdicts.violations[1].law == "hooks");
   CHECK(verdicts.count(Verdict::violated) == 2);
   // Where counts differ, the order says nothing.
-  CHECK(verdicts.count(Verdict::kept) == laws().size() - 11);
+  CHECK(verdicts.count(Verdict::kept) == laws().size() - 12);
   CHECK(judge_case(subject.records.c, subject, workspace, laws_named({"outputs"})).kept());
   CHECK_FALSE(judge_case(subject.records.c, subject, workspace, laws_named({"hooks"})).kept());
 }

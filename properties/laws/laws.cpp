@@ -14,6 +14,7 @@
   LAW(errors)                 \
   LAW(injected_failures)      \
   LAW(requires_grad_map)      \
+  LAW(collectives)            \
   LAW(dropout_masks)          \
   LAW(recomputed_values)      \
   LAW(outputs)                \

@@ -17,10 +17,14 @@ inline constexpr std::array kQuantities{
 inline constexpr std::array kMoments{"after_forward", "after_backward", "after_step"};
 inline constexpr std::array kEvents{"layer",    "node",  "gradient", "forward",
                                     "backward", "graph", "step"};
+inline constexpr std::array kCollectiveKinds{"gather", "reduce", "other", "kept"};
+inline constexpr std::array kCollectivePhases{"forward", "recomputation", "backward"};
 inline constexpr std::array kDTypes{"float32", "float64", "int32", "uint8", "bfloat16"};
 inline constexpr const auto& names_of(Quantity) { return kQuantities; }
 inline constexpr const auto& names_of(Moment) { return kMoments; }
 inline constexpr const auto& names_of(Event) { return kEvents; }
+inline constexpr const auto& names_of(CollectiveKind) { return kCollectiveKinds; }
+inline constexpr const auto& names_of(CollectivePhase) { return kCollectivePhases; }
 inline constexpr const auto& names_of(DType) { return kDTypes; }
 
 template <class V, class E>
@@ -130,6 +134,31 @@ void fields(V& v, PromiseReading& p) {
   v("broken", p.broken);
 }
 template <class V>
+void fields(V& v, UnitReading& u) {
+  v("unit", u.unit);
+  v("begin", u.begin);
+  v("end", u.end);
+  v("replicated", u.replicated);
+  v("stays", u.stays);
+  v("recomputed", u.recomputed);
+  v("accumulates", u.accumulates);
+  v("learns", u.learns);
+}
+template <class V>
+void fields(V& v, ShardReading& s) {
+  v("unit", s.unit);
+  v("parameter", s.parameter);
+  v("bytes", s.bytes);
+}
+template <class V>
+void fields(V& v, CollectiveReading& c) {
+  place(v, c);
+  v("kind", c.kind);
+  v("phase", c.phase);
+  v("unit", c.unit);
+  v("bytes", c.bytes);
+}
+template <class V>
 void fields(V& v, RecordedError& e) {
   v("kind", e.kind);
   v("message", e.message);
@@ -157,6 +186,9 @@ void lists(V& v, R& r) {
   v("hooks", r.hooks);
   v("grad_flags", r.grad_flags);
   v("promises", r.promises);
+  v("units", r.units);
+  v("shards", r.shards);
+  v("collectives", r.collectives);
   v("timeline", r.timeline);
   v("agreements", r.agreements);
 }

@@ -33,7 +33,8 @@ constexpr std::array<std::string_view, kObservableCount> kNames{"outputs",
                                                                 "held_bytes",
                                                                 "released_bytes",
                                                                 "exact_bytes",
-                                                                "held_layers"};
+                                                                "held_layers",
+                                                                "collectives"};
 
 }  // namespace
 

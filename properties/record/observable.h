@@ -40,10 +40,11 @@ enum class Observable : std::uint8_t {
   released_bytes,       ///< Bytes saved that a backward leaves (Record::bytes).
   exact_bytes,          ///< Record::bytes counts saved tensors alone, and no copies of others.
   held_layers,          ///< The same when layers begin and end (Event::layer in Record::held).
+  collectives,          ///< What a wrapping promises, and each collective (Record::collectives).
 };
 
 inline constexpr std::size_t kObservableCount =
-    static_cast<std::size_t>(Observable::held_layers) + 1;
+    static_cast<std::size_t>(Observable::collectives) + 1;
 using Observables = EnumSet<Observable, kObservableCount>;
 
 /// "rng_state".

@@ -62,6 +62,9 @@ void Record::clear() {
   error.reset();
   trial.reset();
   promises.clear();
+  units.clear();
+  shards.clear();
+  collectives.clear();
   timeline.clear();
   agreements.clear();
 }

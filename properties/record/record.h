@@ -195,6 +195,51 @@ struct Agreement {
   bool holds = true;
 };
 
+/// What a wrapping promises of one unit: a part of the model whose parameters are communicated
+/// together. Derived from the case, never from a run.
+struct UnitReading {
+  int unit = 0;
+  /// The layers that run within the unit: [begin, end).
+  int begin = 0;
+  int end = 0;
+  /// Every device has its parameters whole: they are never gathered, and every reduction covers
+  /// all of them, whether they got a gradient or not.
+  bool replicated = false;
+  /// It stays gathered between a forward and its backward.
+  bool stays = false;
+  /// A recomputation of its segment runs the unit, not only what is in it.
+  bool recomputed = false;
+  /// Gradients are reduced in the last microbatch of a step only.
+  bool accumulates = false;
+  /// The first backward of all reduces even so.
+  bool learns = false;
+};
+
+/// A parameter of a unit, and its bytes in a collective of all devices, padding included.
+struct ShardReading {
+  int unit = 0;
+  int parameter = 0;
+  std::int64_t bytes = 0;
+};
+
+enum class CollectiveKind : std::uint8_t {
+  gather,  ///< All devices get the whole of a unit's parameters.
+  reduce,  ///< Gradients of all devices are added up; each gets all of them, or its share.
+  other,   ///< Anything else that carries numbers of the model.
+  kept,    ///< No collective: when the backward is over, the unit still holds whole parameters.
+};
+enum class CollectivePhase : std::uint8_t { forward, recomputation, backward };
+
+/// A collective that a device took part in, in their order. `unit`: -1 where it belongs to none.
+struct CollectiveReading {
+  int step = 0;
+  int microbatch = 0;
+  CollectiveKind kind{};
+  CollectivePhase phase{};
+  int unit = -1;
+  std::int64_t bytes = 0;
+};
+
 struct RecordedError {
   std::string kind;  ///< "invalid_argument", "checkpoint_error", "out_of_memory", ...
   std::string message;
@@ -242,6 +287,11 @@ struct Record {
   std::optional<TrialReading> trial;
   /// Promises that a checkpointed run tried.
   std::vector<PromiseReading> promises;
+  /// Of a model that several devices run, as one of them shows it. Not part of the hash: the
+  /// law that reads them knows how many there must be.
+  std::vector<UnitReading> units;
+  std::vector<ShardReading> shards;
+  std::vector<CollectiveReading> collectives;
   std::vector<TimelinePoint> timeline;
   /// Only on request (RunRequest::compare_layers); the record then holds nothing else.
   std::vector<Agreement> agreements;
@@ -251,8 +301,8 @@ struct Record {
   }
   /// Empties the record but keeps its capacity for the next run.
   void clear();
-  /// 64-bit hash over everything but values, timeline, agreements and promises that were kept;
-  /// equal runs give equal hashes.
+  /// 64-bit hash over everything but values, timeline, agreements, collectives and promises that
+  /// were kept; equal runs give equal hashes.
   std::uint64_t hash() const;
 };
 

@@ -34,7 +34,8 @@ std::shared_ptr<Ledger> new_ledger(Device device) {
 Declaration declaration_on(Device device) {
   Declaration d{.name = "engine"};
   d.observes = Observables::all().without({Observable::saved_tensors, Observable::promises,
-                                           Observable::held_bytes, Observable::held_layers});
+                                           Observable::held_bytes, Observable::held_layers,
+                                           Observable::collectives});
   if (device == Device::cpu) {
     d.observes.erase(Observable::host_agreement);
     return d;

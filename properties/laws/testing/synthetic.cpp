@@ -22,6 +22,11 @@ class Maker {
       r_.trial = TrialReading{checkpointed_ && f_.trial_fails, "x", 0, ""};
       offset_ = f_.words_of_trial[0];
     }
+    // The first layer in a unit of its own, all others in that of the model.
+    r_.units = {{0, 0, static_cast<int>(c_.layers.size()), false, true}, {1, 0, 1}};
+    for (int i = 0; i < static_cast<int>(g_.parameters.size()); ++i) {
+      r_.shards.push_back({unit_of(i), i, 16});
+    }
     for (int step = 0; step < p.steps; ++step) {
       for (int microbatch = 0; microbatch < p.microbatches; ++microbatch) {
         forward(step, microbatch);
@@ -37,7 +42,25 @@ class Maker {
   }
 
  private:
+  int unit_of(int parameter) const {
+    return g_.parameters[static_cast<std::size_t>(parameter)].layer == 0 ? 1 : 0;
+  }
+
+  void collective(int step, int microbatch, CollectiveKind kind, CollectivePhase phase, int unit) {
+    std::int64_t bytes = 0;
+    for (const ShardReading& s : r_.shards) {
+      const bool trained = f_.hooks[static_cast<std::size_t>(s.parameter)] > 0;
+      if (s.unit == unit && (kind == CollectiveKind::gather || trained)) bytes += s.bytes;
+    }
+    r_.collectives.push_back({step, microbatch, kind, phase, unit, bytes});
+  }
+
   void forward(int step, int microbatch) {
+    const bool waits = c_.protocol.forwards_first;
+    for (const int unit : {0, 1}) {
+      if (unit == 0 && waits && microbatch > 0) continue;
+      collective(step, microbatch, CollectiveKind::gather, CollectivePhase::forward, unit);
+    }
     for (int i = 0; i < static_cast<int>(c_.layers.size()); ++i) {
       const auto index = static_cast<std::size_t>(i);
       for (int k = 0; k < static_cast<int>(f_.grad_flags[index].size()); ++k) {
@@ -62,6 +85,14 @@ class Maker {
   }
 
   void backward(int step, int microbatch) {
+    const bool waited = c_.protocol.forwards_first && microbatch + 1 < c_.protocol.microbatches;
+    for (const int unit : {0, 1}) {
+      if (unit == 0 && !waited) continue;
+      collective(step, microbatch, CollectiveKind::gather, CollectivePhase::backward, unit);
+    }
+    for (const int unit : {1, 0}) {
+      collective(step, microbatch, CollectiveKind::reduce, CollectivePhase::backward, unit);
+    }
     const std::vector<Draw> before = r_.draws;
     for (const Draw& d : before) {
       if (d.step != step || d.microbatch != microbatch || !checkpointed_) continue;

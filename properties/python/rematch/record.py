@@ -202,6 +202,27 @@ class Record:
         _add(entry, broken=broken)
         self._append("promises", entry)
 
+    def unit(self, unit: int, begin: int, end: int, **says: bool) -> None:
+        """Notes what a wrapping promises of a unit, in which the layers from `begin` to `end` run; what it `says` is
+        in properties/record/record.h."""
+        entry: dict[str, Any] = {}
+        _add(entry, unit=unit, begin=begin, end=end, **says)
+        self._append("units", entry)
+
+    def shard(self, unit: int, parameter: int, size: int) -> None:
+        """Notes a parameter of a unit, and its bytes in a collective, padding included."""
+        entry: dict[str, Any] = {}
+        _add(entry, unit=unit, parameter=parameter, bytes=size)
+        self._append("shards", entry)
+
+    def collective(self, kind: str, phase: str, unit: int, size: int, *, step: int = 0, microbatch: int = 0) -> None:
+        """Notes a "gather", a "reduce" or any "other" collective, or that a unit is still gathered when the backward
+        is over ("kept"). The phase is "forward", "recomputation" or "backward". `unit`: -1 for none."""
+        entry: dict[str, Any] = {"kind": kind, "phase": phase, "unit": unit}
+        _place(entry, step, microbatch)
+        _add(entry, bytes=size)
+        self._append("collectives", entry)
+
     def error(self, kind: str, message: str) -> None:
         """Says that the implementation under test failed. What was noted before stays."""
         self._rest["error"] = {"kind": kind, "message": message}

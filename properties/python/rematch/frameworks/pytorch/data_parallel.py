@@ -11,7 +11,7 @@ the order of summation.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +25,10 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.case import Case, Model, Segment
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
+from rematch.frameworks.pytorch.collectives import Collectives, Unit, padded
 from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
@@ -63,38 +63,17 @@ LAYERS = tuple(
 )
 
 
-class Collectives(TorchDispatchMode):
-    """Notes each collective with the sizes of its tensors, in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if op.namespace == "c10d":
-            tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
-            sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
-        return op(*args, **(kwargs or {}))
-
-
-class Call(nn.Module):
-    """A module that runs what it is given."""
-
-    def forward(self, run: Any, *values: Any, **keywords: Any) -> Any:
-        return run(*values, **keywords)
-
-
 @dataclass
 class ParallelModel(TorchModel):
     """A model whose parameters are those of a module that is run in parallel."""
 
     setup: Setup | None = None
     group: dist.ProcessGroup | None = None
+    seen: Collectives | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._root: nn.Module = Call()
+        self._root: nn.Module = Unit()
         self._made_of = [self._root] * len(self.request.case.layers)
         """The module that each layer belongs to."""
         self._place_segments()
@@ -113,11 +92,42 @@ class ParallelModel(TorchModel):
     def _wrap(self) -> None:
         raise NotImplementedError
 
+    def note_kept(self) -> None:
+        """Notes what is still gathered."""
+
     def _place(self, parameter: int) -> nn.Module:
         """That of all layers that use it, or the root."""
         used = self.request.model.layer_parameters
         places = {self._made_of[i] for i, its in enumerate(used) if parameter in its}
         return places.pop() if len(places) == 1 else self._root
+
+    def _announce(self, units: dict[nn.Module, Segment | None], size: Callable[[Tensor], int], **says: bool) -> None:
+        """Notes what units there are, the root first, and how large the parts of their parameters are in a
+        collective."""
+        assert self.seen is not None and self.setup is not None
+        record, case = self.seen.record, self.request.case
+        says |= {"accumulates": self.setup.no_sync, "learns": self.setup.mode == "static_graph"}
+        for number, (unit, segment) in enumerate(units.items()):
+            begin, end = (0, len(case.layers)) if segment is None else (segment.begin, segment.end)
+            around = segment is not None and self.setup.mode == "checkpoint around"
+            record.unit(number, begin, end, stays=segment is None, recomputed=around, **says)
+        numbers = {unit: number for number, unit in enumerate(units)}
+        infos = self.request.model.parameters
+        for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
+            unit = self._made_of[info.layer] if info.layer in self._custom else self._place(index)
+            record.shard(numbers[unit], index, sum(map(size, parts)))
+
+    def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
+        assert self.seen is not None
+        with self.seen.recomputation():
+            return self._run_within(segment, *inputs, state=state)
+
+    def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
+        return super()._run_segment(segment, *inputs, state=state)
+
+    def phase(self, name: str, state: Forward) -> AbstractContextManager[Any]:
+        assert self.seen is not None
+        return self.seen.phase(name, step=state.step, microbatch=state.microbatch)
 
     def forward(self, state: Forward) -> Values:
         rest: list[Tensor] = []
@@ -127,7 +137,8 @@ class ParallelModel(TorchModel):
             return first
 
         # DDP takes all that a module returns for part of a loss.
-        return (self._root(run, *state.inputs), *rest)
+        with self.phase("forward", state):
+            return (self._root(run, *state.inputs), *rest)
 
 
 @dataclass
@@ -138,6 +149,10 @@ class DdpModel(ParallelModel):
         assert self.setup is not None
         if not any(p.requires_grad for p in self._root.parameters()):
             raise Unsupported("DistributedDataParallel refuses a model without what trains")
+        self._announce({self._root: None}, lambda p: p.nbytes if p.requires_grad else 0, replicated=True)
+        assert self.seen is not None
+        # There is no other unit, whatever sends.
+        self.seen.unit = 0
         options: dict[str, Any] = {} if self.setup.buckets else {"bucket_cap_mb": 1e-6}
         if self.setup.mode != "default":
             options[self.setup.mode] = True
@@ -172,15 +187,28 @@ class FsdpModel(ParallelModel):
     def _place_segments(self) -> None:
         self._units: dict[Segment, nn.Module] = {}
         for number, segment in enumerate(self.request.case.plan.segments):
-            unit = self._units[segment] = Call()
+            unit = self._units[segment] = Unit()
             self._root.add_module(f"segment{number}", unit)
             self._made_of[segment.begin : segment.end] = [unit] * (segment.end - segment.begin)
 
     def _wrap(self) -> None:
         self._parameters_of = _Now(self)
-        mesh = DeviceMesh.from_group(self.group, "cpu")
-        for module in (*self._units.values(), self._root):
+        assert self.group is not None and self.seen is not None
+        group, segments = self.group, {unit: segment for segment, unit in self._units.items()}
+        self._announce({self._root: None, **segments}, lambda p: padded(p.shape, p.element_size(), group))
+        modules = self._modules = (self._root, *self._units.values())
+        for module in modules:
+            module.remembers(modules)
+        mesh = DeviceMesh.from_group(group, "cpu")
+        for number, module in reversed(list(enumerate(modules))):
             fully_shard(module, mesh=mesh)
+            module.told_apart(number, self.seen)
+
+    def note_kept(self) -> None:
+        assert self.seen is not None
+        for number, module in enumerate(self._modules):
+            if size := module.gathered():
+                self.seen.note_kept(number, size)
 
     def now(self, layer: int) -> list[Tensor]:
         """The parameters of a layer, sharded unless its module runs."""
@@ -206,7 +234,7 @@ class FsdpModel(ParallelModel):
         return nullcontext()
 
     def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
-        modules = (self._root, *self._units.values())
+        modules = self._modules
         for module in modules:
             module.reshard()
             module.unshard()
@@ -231,18 +259,25 @@ class FsdpModel(ParallelModel):
             return super()._run_checkpoint(segment, state, values)
         return unit(super()._run_checkpoint, segment, state, values)
 
-    def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
+    def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         assert self.setup is not None
         unit = self._units.get(segment)
         if unit is None or self.setup.mode != "checkpoint around":
-            return super()._run_segment(segment, *inputs, state=state)
-        return unit(super()._run_segment, segment, *inputs, state=state)
+            return super()._run_within(segment, *inputs, state=state)
+        return unit(super()._run_within, segment, *inputs, state=state)
 
 
 class _RunOfRows(TorchRun):
     """The run of a rank, whose loss counts as much as it has rows."""
 
     share = 1.0
+
+    def backward(self, state: Forward) -> None:
+        model, ran = self._model, bool(state.losses)
+        with model.phase("backward", state):
+            super().backward(state)
+            if ran:
+                model.note_kept()
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
         loss = super()._loss(output, target)
@@ -286,7 +321,8 @@ class DataParallelSubject(TorchSubject):
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
         unseen = {"injected_failures", *(["hooks"] if self._kind == "fsdp2" else [])}
-        return [o for o in super().observes(observables) if o not in unseen]
+        seen = {*super().observes(observables), "collectives"} - unseen
+        return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
         self._begin(request.case)
@@ -341,7 +377,8 @@ class DataParallelSubject(TorchSubject):
     def _run_rows(self, job: tuple[Request, Setup], rank: int, group: dist.ProcessGroup) -> Answer:
         """In a rank: runs its rows."""
         request, setup = job
-        answer, seen = Answer(), Collectives()
+        answer = Answer()
+        seen = Collectives(answer.shown)
         mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
         kind = DdpModel if setup.kind == "ddp" else FsdpModel
         memory = Memory()
@@ -354,6 +391,7 @@ class DataParallelSubject(TorchSubject):
                 custom=self.modules_by_declaration,
                 setup=setup,
                 group=group,
+                seen=seen,
             )
             memory.belongs_to_model(model.all_tensors())
             run = _RunOfRows(mine, model, answer.shown)

@@ -1,0 +1,135 @@
+"""Collectives of a model in parallel: which there are, when, and of which unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
+from torch.distributed.tensor import DTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rematch.record import Record
+
+
+class Collectives(TorchDispatchMode):
+    """Notes each collective with the sizes of its tensors, in order, and in a record those of forwards and
+    backwards."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.record = record
+        self._phase = ""
+        self._place: dict[str, int] = {}
+        self.unit = -1
+        """The unit whose collectives are next; -1: none."""
+
+    @contextmanager
+    def phase(self, name: str, **place: int) -> Iterator[None]:
+        """Surrounds a "forward", a "backward", or a "recomputation" within that."""
+        before = self._phase, self._place
+        self._phase, self._place = name, place or self._place
+        try:
+            yield
+        finally:
+            self._phase, self._place = before
+
+    def recomputation(self) -> Any:
+        """Surrounds what a segment runs."""
+        return self.phase("recomputation" if self._phase == "backward" else self._phase)
+
+    def note_kept(self, unit: int, size: int) -> None:
+        """A unit is still whole when the backward is over."""
+        self.record.collective("kept", "backward", unit, size, **self._place)
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if op.namespace == "c10d":
+            tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
+            sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
+            self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
+            # By integers ranks agree on what is reduced.
+            numbers = [t for t in tensors if t.is_floating_point()]
+            if self._phase and numbers:
+                kind = "gather" if "allgather" in op._opname else "reduce" if "reduce" in op._opname else "other"
+                # The larger one holds what all ranks have.
+                size = max(t.numel() * t.element_size() for t in numbers)
+                self.record.collective(kind, self._phase, self.unit, size, **self._place)
+        return op(*args, **(kwargs or {}))
+
+
+class _Gather(DefaultAllGather):
+    """That of a unit, by the public way to give a unit one."""
+
+    def __init__(self, seen: Collectives, unit: int) -> None:
+        self._seen, self._unit = seen, unit
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        with of_unit(self._seen, self._unit):
+            return super().__call__(*args, **options)
+
+
+class _Reduce(DefaultReduceScatter):
+    def __init__(self, seen: Collectives, unit: int) -> None:
+        self._seen, self._unit = seen, unit
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        with of_unit(self._seen, self._unit):
+            return super().__call__(*args, **options)
+
+
+@contextmanager
+def of_unit(seen: Collectives, unit: int) -> Iterator[None]:
+    seen.unit, before = unit, seen.unit
+    try:
+        yield
+    finally:
+        seen.unit = before
+
+
+class Unit(nn.Module):
+    """A module that runs what it is given, and looks at its own parameters then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._whole: dict[int, Tensor] = {}
+        self._own: list[tuple[nn.Module, str]] = []
+
+    def forward(self, run: Any, *values: Any, **keywords: Any) -> Any:
+        for module, name in self._own:
+            parameter = getattr(module, name)
+            self._whole.setdefault(id(parameter), parameter)
+        return run(*values, **keywords)
+
+    def remembers(self, units: Sequence[nn.Module]) -> None:
+        """Remembers where its parameters are, before it is sharded: those of units within are not its own."""
+        mine = set(self.modules())
+        theirs = {module for unit in units if unit is not self and unit in mine for module in unit.modules()}
+        for module in self.modules():
+            if module not in theirs:
+                self._own += [(module, name) for name, _ in module.named_parameters(recurse=False)]
+
+    def told_apart(self, number: int, seen: Collectives) -> None:
+        """After it was sharded."""
+        self.set_custom_all_gather(_Gather(seen, number))
+        self.set_custom_reduce_scatter(_Reduce(seen, number))
+
+    def gathered(self) -> int:
+        """Bytes of its parameters that are whole still: neither sharded nor freed."""
+        own = (getattr(module, name) for module, name in self._own)
+        tensors = {id(t): t for t in (*own, *self._whole.values()) if not isinstance(t, DTensor)}
+        return sum(t.untyped_storage().nbytes() for t in tensors.values())
+
+
+def padded(shape: Sequence[int], item: int, group: dist.ProcessGroup) -> int:
+    """Bytes of a parameter that a group shares out by its rows."""
+    ranks = dist.get_world_size(group)
+    rows, *rest = shape or (1,)
+    size = -(-rows // ranks) * ranks * item
+    for extent in rest:
+        size *= extent
+    return size

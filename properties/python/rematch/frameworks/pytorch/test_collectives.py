@@ -1,0 +1,104 @@
+"""Collectives of the subjects in parallel are noted with their unit and their phase, and planted troubles show."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from cases import chain, run_of, segment
+
+pytest.importorskip("torch")
+if sys.platform != "linux":
+    pytest.skip("ranks are copies of a process", allow_module_level=True)
+
+PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_fsdp2.py"
+FOUR = {"kind": "linear", "features": 4}
+TIED = {**FOUR, "tied_to": 0}
+
+
+def of(layers, segments, mode, **protocol):
+    case = chain(*layers, input=(4, 4), plan={"segments": segments})
+    case["protocol"] = {"input_requires_grad": True, **protocol}
+    return {**case, "options": {"mode": mode, "no_sync": "yes"}}
+
+
+def seen(subject, case, microbatch=0):
+    """Kind, phase and unit of each collective of the checkpointed run."""
+    subject.record(**run_of(case))
+    record = subject.record(checkpointed=True)
+    assert "error" not in record, record["error"]
+    return [
+        (c["kind"], c["phase"], c["unit"]) for c in record["collectives"] if c.get("microbatch", 0) == microbatch
+    ], record
+
+
+UNITS = [FOUR, "tanh", FOUR], [segment(0, 2), segment(2, 3)]
+EXPECTED = [
+    ("gather", "forward", 1),
+    ("gather", "forward", 2),
+    ("gather", "backward", 2),
+    ("gather", "backward", 1),
+    ("reduce", "backward", 2),
+    ("reduce", "backward", 1),
+]
+
+
+@pytest.fixture(scope="module")
+def fsdp2(starts):
+    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
+        harness.hello()
+        yield harness
+
+
+@pytest.mark.parametrize("mode", ["checkpoint within", "checkpoint around"])
+def test_each_unit_of_fsdp2_is_gathered_once_forward_and_once_backward(fsdp2, mode):
+    found, record = seen(fsdp2, of(*UNITS, mode))
+    assert sorted(found) == sorted(EXPECTED) and found[:4] == EXPECTED[:4]
+    # A weight of four rows and a bias of four, by four bytes.
+    assert [s["bytes"] for s in record["shards"]] == [64, 16, 64, 16]
+    assert {c["bytes"] for c in record["collectives"]} == {80}
+    assert record["units"][1] == {
+        "unit": 1,
+        "end": 2,
+        "accumulates": True,
+        **({"recomputed": True} if mode == "checkpoint around" else {}),
+    }
+
+
+def test_ddp_reduces_every_parameter_once_where_it_reduces(ddp):
+    case = of(*UNITS, "default", microbatches=2)
+    assert seen(ddp, case)[0] == []
+    found, record = seen(ddp, case, microbatch=1)
+    assert set(found) == {("reduce", "backward", 0)}
+    assert sum(c["bytes"] for c in record["collectives"]) == 160
+    assert record["units"] == [{"end": 3, "replicated": True, "stays": True, "accumulates": True}]
+
+
+def planted(start, trouble):
+    subject = start(sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2")
+    subject.hello()
+    return subject
+
+
+def test_a_planted_second_gather_of_a_recomputation_is_noted(start):
+    found, _ = seen(planted(start, "double"), of(*UNITS, "checkpoint around"))
+    assert found.count(("gather", "recomputation", 1)) == 1
+    assert found.count(("gather", "backward", 1)) == 1
+
+
+def test_a_planted_stray_prefetch_is_noted(start):
+    reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
+    found, _ = seen(planted(start, "stray"), of(UNITS[0], reentrant, "checkpoint around"))
+    assert len([f for f in found if f[0] == "gather" and f[1] != "forward"]) > 2
+
+
+def test_a_unit_that_is_left_gathered_by_a_planted_trouble_is_noted(start):
+    found, _ = seen(planted(start, "kept"), of(*UNITS, "checkpoint within", microbatches=2))
+    assert {("kept", "backward", 1), ("kept", "backward", 2)} <= set(found)
+
+
+def test_a_planted_gap_in_reductions_of_a_shared_weight_is_noted(start):
+    reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
+    found, _ = seen(planted(start, "skipped"), of([FOUR, "tanh", TIED], reentrant, "checkpoint within"))
+    assert ("reduce", "backward", 0) not in found
