@@ -54,7 +54,9 @@ class Collectives(TorchDispatchMode):
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
             # By integers ranks agree on what is reduced.
             numbers = [t for t in tensors if t.is_floating_point()]
-            if self._phase and numbers:
+            # DDP sends the buffers of modules ahead of a forward, whatever its unit is.
+            sends_buffers = self._phase == "forward" and "broadcast" in op._opname
+            if self._phase and numbers and not sends_buffers:
                 kind = "gather" if "allgather" in op._opname else "reduce" if "reduce" in op._opname else "other"
                 # The larger one holds what all ranks have.
                 size = max(t.numel() * t.element_size() for t in numbers)
