@@ -22,7 +22,8 @@ class ClaimsDevice : public Subject {
  private:
   Declaration declaration_{
       .name = "claims a device",
-      .observes = Observables::all().without({Observable::held_bytes, Observable::held_layers}),
+      .observes = Observables::all().without(
+          {Observable::held_bytes, Observable::held_layers, Observable::collectives}),
       .may_vary = true};
   EngineSubject engine_;
 };
