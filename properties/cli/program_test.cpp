@@ -135,9 +135,10 @@ TEST_CASE("check ends with a summary that says how much was looked at") {
   CHECK(contains(o.out, "2,500 cases of the standard mix, seed 1"));
   CHECK(contains(o.out, " structures (distinct models, plans and modes)\n"));
   CHECK(contains(o.out, "all laws kept"));
-  CHECK(contains(o.out,
-                 "judged no case (not observed): saved-at-most, held-at-most, held-in-backward, "
-                 "cross-device"));
+  CHECK(contains(
+      o.out,
+      "judged no case (not observed): collectives, saved-at-most, held-at-most, held-in-backward, "
+      "cross-device"));
   CHECK(contains(o.out, " features occurred in these cases (--verbose lists how often)"));
   CHECK(contains(o.out, "\nall laws kept\n"));
   // No colour and no progress bar outside of a terminal.

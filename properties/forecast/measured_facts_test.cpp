@@ -42,7 +42,7 @@ class Measured final : public Subject {
       .name = "measured",
       .observes = Observables::all().without({Observable::displacement, Observable::host_agreement,
                                               Observable::live_bytes, Observable::held_bytes,
-                                              Observable::held_layers})};
+                                              Observable::held_layers, Observable::collectives})};
   EngineSubject engine_;
 };
 

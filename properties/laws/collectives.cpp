@@ -17,7 +17,7 @@ std::string text_of(int count, std::int64_t bytes) {
   return std::to_string(count) + ", of " + std::to_string(bytes) + " bytes";
 }
 
-/// What the wrapping and the plan imply of one unit in one forward with its backward.
+/// Bytes that the wrapping and the plan imply of one unit in one forward with its backward.
 struct Implied {
   const UnitReading* unit = nullptr;
   /// Bytes of its parameters, of those that get a gradient, and of those of which only a part may
@@ -45,7 +45,7 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
   return units;
 }
 
-/// What a device took part in, for one forward and its backward.
+/// Collectives that a device took part in, for one forward and its backward.
 class Seen {
  public:
   Seen(const Evidence& e, const Record& record, const std::vector<Implied>& implied,
@@ -88,8 +88,8 @@ class Seen {
   std::optional<Violation> judge_gathers(const Implied& i) const {
     const UnitReading& u = *i.unit;
     const int all = u.replicated || i.whole == 0 ? 0 : 1;
-    // Of forwards that all run first, the first gathers what stays so, and the first backward, that
-    // of the last one, lets go of it.
+    // Where all forwards run first, the first one gathers what stays so, and the first backward,
+    // that of the last one, lets go of it.
     const bool waits = e_.c.protocol.forwards_first;
     const bool there = u.stays && waits && microbatch_ > 0;
     const bool stays = u.stays && !(waits && microbatch_ + 1 < e_.c.protocol.microbatches);
@@ -128,7 +128,7 @@ class Seen {
     const std::int64_t least = most == 0 || u.replicated ? most : most - i.in_part;
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
-    // What is replicated is reduced in buckets, whose number is up to the implementation.
+    // Replicated parameters are reduced in buckets, whose number is up to the implementation.
     const bool many = !u.replicated && got != (most > 0 ? 1 : 0);
     if (!many && least <= sum && sum <= most) return std::nullopt;
     return violation("reductions of gradients of " + name(i) + " in the backward",

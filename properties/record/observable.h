@@ -40,7 +40,7 @@ enum class Observable : std::uint8_t {
   released_bytes,       ///< Bytes saved that a backward leaves (Record::bytes).
   exact_bytes,          ///< Record::bytes counts saved tensors alone, and no copies of others.
   held_layers,          ///< The same when layers begin and end (Event::layer in Record::held).
-  collectives,          ///< What a wrapping promises, and each collective (Record::collectives).
+  collectives,          ///< Units of a wrapping, and each collective (Record::collectives).
 };
 
 inline constexpr std::size_t kObservableCount =

@@ -195,7 +195,7 @@ struct Agreement {
   bool holds = true;
 };
 
-/// What a wrapping promises of one unit: a part of the model whose parameters are communicated
+/// Promises of a wrapping about one unit: a part of the model whose parameters are communicated
 /// together. Derived from the case, never from a run.
 struct UnitReading {
   int unit = 0;
@@ -287,7 +287,7 @@ struct Record {
   std::optional<TrialReading> trial;
   /// Promises that a checkpointed run tried.
   std::vector<PromiseReading> promises;
-  /// Of a model that several devices run, as one of them shows it. Not part of the hash: the
+  /// Units of a model that several devices run, as one of them shows it. Not part of the hash: the
   /// law that reads them knows how many there must be.
   std::vector<UnitReading> units;
   std::vector<ShardReading> shards;
