@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cases import chain, run_of, segment
+from harness import Harness
 
 pytest.importorskip("torch")
 if sys.platform != "linux":
@@ -75,30 +76,31 @@ def test_ddp_reduces_every_parameter_once_where_it_reduces(ddp):
     assert record["units"] == [{"end": 3, "replicated": True, "stays": True, "accumulates": True}]
 
 
-def planted(start, trouble):
-    subject = start(sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2")
-    subject.hello()
-    return subject
+def planted(trouble, case):
+    """As seen(), in a process of its own: in a copy of one, the library would be there before the trouble."""
+    with Harness(sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2") as subject:
+        subject.hello()
+        return seen(subject, case)
 
 
-def test_a_planted_second_gather_of_a_recomputation_is_noted(start):
-    found, _ = seen(planted(start, "double"), of(*UNITS, "checkpoint around"))
+def test_a_planted_second_gather_of_a_recomputation_is_noted():
+    found, _ = planted("double", of(*UNITS, "checkpoint around"))
     assert found.count(("gather", "recomputation", 1)) == 1
     assert found.count(("gather", "backward", 1)) == 1
 
 
-def test_a_planted_stray_prefetch_is_noted(start):
+def test_a_planted_stray_prefetch_is_noted():
     reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
-    found, _ = seen(planted(start, "stray"), of(UNITS[0], reentrant, "checkpoint around"))
+    found, _ = planted("stray", of(UNITS[0], reentrant, "checkpoint around"))
     assert len([f for f in found if f[0] == "gather" and f[1] != "forward"]) > 2
 
 
-def test_a_unit_that_is_left_gathered_by_a_planted_trouble_is_noted(start):
-    found, _ = seen(planted(start, "kept"), of(*UNITS, "checkpoint within", microbatches=2))
+def test_a_unit_that_is_left_gathered_by_a_planted_trouble_is_noted():
+    found, _ = planted("kept", of(*UNITS, "checkpoint within", microbatches=2))
     assert {("kept", "backward", 1), ("kept", "backward", 2)} <= set(found)
 
 
-def test_a_planted_gap_in_reductions_of_a_shared_weight_is_noted(start):
+def test_a_planted_gap_in_reductions_of_a_shared_weight_is_noted():
     reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
-    found, _ = seen(planted(start, "skipped"), of([FOUR, "tanh", TIED], reentrant, "checkpoint within"))
+    found, _ = planted("skipped", of([FOUR, "tanh", TIED], reentrant, "checkpoint within"))
     assert ("reduce", "backward", 0) not in found
