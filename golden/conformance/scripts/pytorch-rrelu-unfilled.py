@@ -15,8 +15,11 @@ torch.use_deterministic_algorithms(True)  # memory that nobody wrote to is NaN
 
 def run(checkpointed):
     torch.manual_seed(0)
-    x = torch.tensor([[0.04]], requires_grad=True)
-    target = torch.tensor([[-0.9]])
+    x = torch.tensor([[[0.71, -0.98, -0.9, -0.16], [-0.38, -0.38, 0.29, 0.41], [1.75, -0.81, 1.14, 0.27], [0.13, 0.68, -1.21, -0.52]]], requires_grad=True)
+    target = torch.tensor([[-0.69, 0.19, 0.68, -0.96, -0.57, -0.78, 0.62, 0.01, 1.0, 0.08, -0.4, -0.38, 0.51, 0.94, -0.75, 0.49]])
+    parameters = {}
+    for p in parameters.values():
+        p.grad = torch.ones_like(p)
 
     def segment_0_1(x):
         v0 = F.rrelu(x, training=True)
@@ -27,7 +30,7 @@ def run(checkpointed):
         return (v0,)
 
     outputs = forward(x)
-    loss = F.mse_loss(outputs[0], target)
+    loss = F.mse_loss(outputs[0].flatten(1), target)
     loss.backward()
     return x.grad.tolist()
 
