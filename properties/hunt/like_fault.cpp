@@ -75,14 +75,15 @@ std::string_view element_of(std::string_view place) {
 /// Another rounding may hide a smaller difference, or make it: of so little not even the sign says
 /// anything, as of a gradient that would be zero.
 constexpr double kRounding = 1.0 / (1 << 16);
-/// The same of values that were rounded to bfloat16 on their way: two of its steps near 1.
+/// The largest relative difference that one rounding to bfloat16 makes of two values beside a
+/// boundary of it: one of its steps.
 constexpr double kCastRounding = 1.0 / (1 << 7);
 
-bool is_rounding(const Violation& seen, double rounding = kRounding) {
+bool is_rounding(const Violation& seen) {
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);
-  const bool is_little = expected && got && std::abs(*got - *expected) < rounding;
-  return is_little || (seen.distance && *seen.distance < rounding);
+  const bool is_little = expected && got && std::abs(*got - *expected) < kRounding;
+  return is_little || (seen.distance && *seen.distance < kRounding);
 }
 
 /// Whether it is about operators that the engine does not have: a layer is one operator there.
@@ -130,7 +131,8 @@ bool is_like_fault(const Violation& violation, const Case& c, const FeatureSet& 
                                  [&](const Violation& v) { return v.law == violation.law; });
   if (same == violations->end()) {
     return runs_differently(c, features) ||
-           (c.protocol.autocast != AutocastSpan::off && is_rounding(violation, kCastRounding));
+           (c.protocol.autocast != AutocastSpan::off && !violations->empty() &&
+            violation.distance && *violation.distance <= kCastRounding);
   }
   return is_like(violation, *same, runs_differently(c, features));
 }

@@ -203,6 +203,10 @@ std::optional<Violation> judge_run(const Evidence& e, const Record& record, std:
     return Violation{kCollectives, std::string(run) + ", units", "recorded",
                      std::string(kNotRecorded)};
   }
+  if (record.shards.size() < e.geometry.parameters.size()) {
+    return Violation{kCollectives, std::string(run) + ", parameters of units", "recorded",
+                     std::string(kNotRecorded)};
+  }
   const std::vector<Implied> implied = implied_by(e, record);
   return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
     return Seen(e, record, implied, run, step, microbatch).judge();
@@ -228,8 +232,8 @@ const Law collectives_law{
     .statement =
         "On several devices, each unit of the model is gathered once for its forward and, unless "
         "it stays gathered, once for its backward with all recomputations, in the order in which "
-        "units run. Gradients are reduced once, in backwards that reduce, and those of all "
-        "parameters that got one. After the backward nothing is left gathered, and nothing else is "
+        "units run. Each backward that synchronizes reduces, exactly once, the gradient of every "
+        "parameter that got one. After the backward nothing is left gathered, and nothing else is "
         "sent.",
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "

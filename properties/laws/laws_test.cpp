@@ -101,6 +101,11 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) { observation(c, Quantity::output).requires_grad ^= true; }},
     {"collectives", "nothing says what units there are",
      [](Record&, Record& c) { c.units.clear(); }},
+    {"collectives", "nothing says which parameters units have",
+     [](Record&, Record& c) {
+       c.shards.clear();
+       c.collectives.clear();
+     }},
     {"collectives", "a backward gathers twice",
      [](Record&, Record& c) { c.collectives.push_back(gather(c)); }},
     {"collectives", "a recomputation gathers what is whole",

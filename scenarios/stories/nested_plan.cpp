@@ -62,7 +62,7 @@ void run(const Options& /*options*/, Report& report) {
   }
   report.claim(counts_hold,
                "Non-reentrant segments run exactly as many layers again as the recursion says.");
-  report.claim(bytes_hold, "Their peak is 104 B, and 24 B more for each slot: what was planned.");
+  report.claim(bytes_hold, "Their peak is 104 B, and 24 B, one value, more for each slot.");
   report.claim(reentrant_without_slots.peak > plain.peak,
                "The same plan without slots takes {} B with reentrant segments, {} B without any "
                "checkpoint. A reentrant backward ends when the backward of all that it recomputed "
@@ -89,9 +89,10 @@ REMATCH_STORY(nested_plan){
     "I nest checkpoints by an optimal plan (Revolve), and the peak is far above what the plan "
     "promises. Is the plan wrong?",
     "a question of this project's tests; the plans are those of Griewank and Walther (2000)",
-    "The plan is right for non-reentrant segments, to the byte. Reentrant ones keep the inputs of "
-    "every level of the nesting, which no planner counts.",
+    "For a uniform chain, non-reentrant segments stay within the slots, to the byte. Reentrant "
+    "ones "
+    "keep the inputs of every level of the nesting, which the plan does not count.",
     nested_plan_story::run,
     {"Nest with `use_reentrant=False` only. `rematch plan CASE.json` finds the best plan of a "
-     "chain, and promises bytes that are the measured ones.",
+     "chain, and promises bytes that the reference engine measures.",
      {{"N5.alive", "freed_graph", "[0, 3, 2, 1, 0, 0]"}}}};

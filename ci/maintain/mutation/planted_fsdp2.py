@@ -1,6 +1,6 @@
-"""Plants one trouble in FSDP2's Python code as it is imported, then runs the subject; the installation is not touched.
+r"""Plants one trouble in FSDP2's Python code as it is imported, then runs the subject; the installation is not touched.
 
-  build/release/bin/rematch check --law collectives --cases 200 \\
+  build/release/bin/rematch check --law collectives --cases 200 \
       --subject "PYTHON ci/maintain/mutation/planted_fsdp2.py double pytorch --parallel fsdp2"
 
 double: the recomputation gathers its unit again. stray: a recomputation counts as a forward, so that the backward asks
