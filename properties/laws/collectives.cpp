@@ -104,8 +104,8 @@ class Seen {
     if (recomputation > within)
       return wrong(i, "gathers in the recomputation", within, recomputation);
     const int both = stays ? 0 : all;
-    // Nothing here says whether the backward passes through a unit in which nothing trains, or asks
-    // ahead for it; it may gather it once.
+    // Nothing here says whether the backward passes through a unit in which nothing trains, or
+    // prefetches it; it may gather it once.
     const int got = recomputation + backward;
     const bool may_be_none = i.trained == 0;
     if (got > both || (got < both && !may_be_none)) {
@@ -135,9 +135,9 @@ class Seen {
                      text_of(most > 0 ? 1 : 0, most), text_of(got, sum));
   }
 
-  /// Units are gathered in the order in which they run, and backwards; when the backward asks ahead
-  /// as well. The order of reductions is not judged: a unit whose inputs require no grad is reduced
-  /// when all else is over.
+  /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
+  /// also where it prefetches. The order of reductions is not judged: a unit whose inputs require
+  /// no grad is reduced when all else is over.
   std::optional<Violation> judge_order() const {
     const Implied* forward = nullptr;
     const Implied* backward = nullptr;

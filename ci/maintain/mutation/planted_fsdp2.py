@@ -3,8 +3,8 @@ r"""Plants one trouble in FSDP2's Python code as it is imported, then runs the s
   build/release/bin/rematch check --law collectives --cases 200 \
       --subject "PYTHON ci/maintain/mutation/planted_fsdp2.py double pytorch --parallel fsdp2"
 
-double: the recomputation gathers its unit again. stray: a recomputation counts as a forward, so that the backward asks
-ahead for a unit that is over. kept: a backward that does not reduce leaves its units gathered. skipped: a parameter
+double: the recomputation gathers its unit again. stray: a recomputation counts as a forward, so that the backward
+prefetches a unit that is done. kept: a backward that does not reduce leaves its units gathered. skipped: a parameter
 whose gradient comes in several parts, as that of a weight that reentrant segments share, is not reduced.
 """
 

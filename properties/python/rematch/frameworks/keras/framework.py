@@ -224,7 +224,7 @@ class Keras(Framework):
             from rematch.frameworks.keras.torch_run import TorchBackendRun
 
             self.run_type = TorchBackendRun
-            # It looks for cycles again and again.
+            # Each reading collects cycles first, which takes long where the heap is large.
             gc.freeze()
 
     def differentiate(self, run: Any, objective: Any, arguments: list[Any], trained: list[int]) -> Any:

@@ -52,7 +52,7 @@ class Collectives(TorchDispatchMode):
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
-            # By integers ranks agree on what is reduced.
+            # Integers are how ranks agree on what is reduced.
             numbers = [t for t in tensors if t.is_floating_point()]
             # DDP sends the buffers of modules ahead of a forward, whatever its unit is.
             sends_buffers = self._phase == "forward" and "broadcast" in op._opname
