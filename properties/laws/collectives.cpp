@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "properties/laws/support.h"
@@ -45,12 +47,13 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
   return units;
 }
 
-/// Collectives that a device took part in, for one forward and its backward.
+/// Collectives that a device took part in, for one forward and its backwards.
 class Seen {
  public:
+  /// `plain`: what the plain run shows, nullptr if this is it.
   Seen(const Evidence& e, const Record& record, const std::vector<Implied>& implied,
-       std::string_view run, int step, int microbatch)
-      : e_(e), implied_(implied), run_(run), step_(step), microbatch_(microbatch) {
+       const Seen* plain, int step, int microbatch)
+      : e_(e), implied_(implied), plain_(plain), step_(step), microbatch_(microbatch) {
     for (const CollectiveReading& c : record.collectives) {
       if (c.step == step && c.microbatch == microbatch) seen_.push_back(c);
     }
@@ -77,12 +80,23 @@ class Seen {
   }
 
  private:
+  std::string_view run() const { return plain_ == nullptr ? "plain run" : "checkpointed run"; }
   bool has_backward() const { return e_.forecast.output_flags.at(0); }
 
+  /// Whether another forward of the step was there when this one began, and is waiting for its
+  /// backward, or had its backward when that of this one began.
+  bool follows_forward() const { return e_.c.protocol.forwards_first && microbatch_ > 0; }
+  bool follows_backward() const {
+    return e_.c.protocol.forwards_first && microbatch_ + 1 < e_.c.protocol.microbatches;
+  }
+
   bool reduces(const UnitReading& u) const {
-    const bool last = microbatch_ + 1 == e_.c.protocol.microbatches;
-    const bool first = step_ == 0 && microbatch_ == 0;
-    return has_backward() && (!u.accumulates || last || (u.learns && first));
+    const ProtocolSpec& p = e_.c.protocol;
+    const bool last = microbatch_ == (p.forwards_first ? 0 : p.microbatches - 1);
+    return has_backward() && (!u.accumulates || last || is_learning(u));
+  }
+  bool is_learning(const UnitReading& u) const {
+    return has_backward() && u.learns && step_ == 0 && microbatch_ == 0;
   }
 
   std::optional<Violation> judge_gathers(const Implied& i) const {
@@ -90,20 +104,18 @@ class Seen {
     const int all = u.replicated || i.whole == 0 ? 0 : 1;
     // Where all forwards run first, the first one gathers what stays so, and the first backward,
     // that of the last one, lets go of it.
-    const bool waits = e_.c.protocol.forwards_first;
-    const bool there = u.stays && waits && microbatch_ > 0;
-    const bool stays = u.stays && !(waits && microbatch_ + 1 < e_.c.protocol.microbatches);
+    const int entered = u.stays && follows_forward() ? 0 : all;
+    const int found = u.stays && !follows_backward() ? all : 0;
     const int forward = count(i, Kind::gather, Phase::forward);
     const int recomputation = count(i, Kind::gather, Phase::recomputation);
     const int backward = count(i, Kind::gather, Phase::backward);
-    const int entered = there ? 0 : all;
     if (forward != entered) return wrong(i, "gathers in the forward", entered, forward);
+    const int both = all * e_.c.protocol.backwards - found;
     // A reentrant forward records nothing, so nothing may say that the backward of the unit begins
     // before its recomputation does.
-    const int within = u.recomputed && !stays ? all : 0;
+    const int within = u.recomputed ? both : 0;
     if (recomputation > within)
       return wrong(i, "gathers in the recomputation", within, recomputation);
-    const int both = stays ? 0 : all;
     // Nothing here says whether the backward passes through a unit in which nothing trains, or
     // prefetches it; it may gather it once.
     const int got = recomputation + backward;
@@ -124,38 +136,76 @@ class Seen {
     const int early =
         count(i, Kind::reduce, Phase::forward) + count(i, Kind::reduce, Phase::recomputation);
     if (early > 0) return wrong(i, "reductions outside of the backward", 0, early);
-    const std::int64_t most = !reduces(u) ? 0 : u.replicated ? i.whole : i.trained;
-    const std::int64_t least = most == 0 || u.replicated ? most : most - i.in_part;
+    // Where no parameter gets a gradient, nothing tells a unit that there is a backward, but for
+    // the one from which it learns that.
+    const bool told = i.trained > 0 ? reduces(u) : is_learning(u);
+    const int times = told ? e_.c.protocol.backwards : 0;
+    const std::int64_t most = times * (u.replicated ? i.whole : i.trained);
+    const std::int64_t least = u.replicated ? most : most - times * i.in_part;
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
+    // No forecast says how much of the subject's own layers is reduced; the plain run does.
+    if (plain_ != nullptr && least < most) {
+      const std::int64_t there = plain_->bytes(i, Kind::reduce, Phase::backward);
+      if (sum != there) {
+        return violation("reductions of gradients of " + name(i) + " in the backward",
+                         text_of(times, there) + ", as in the plain run", text_of(got, sum));
+      }
+    }
     // Replicated parameters are reduced in buckets, whose number is up to the implementation.
-    const bool many = !u.replicated && got != (most > 0 ? 1 : 0);
+    const bool many = !u.replicated && got != times;
     if (!many && least <= sum && sum <= most) return std::nullopt;
     return violation("reductions of gradients of " + name(i) + " in the backward",
-                     text_of(most > 0 ? 1 : 0, most), text_of(got, sum));
+                     text_of(times, most), text_of(got, sum));
   }
 
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
-  /// also where it prefetches. The order of reductions is not judged: a unit whose inputs require
-  /// no grad is reduced when all else is over.
+  /// also where it prefetches. But a recomputation gathers those within its segment in the order in
+  /// which they run. The order of reductions is not judged: a unit whose inputs require no grad is
+  /// reduced when all else is over.
   std::optional<Violation> judge_order() const {
-    const Implied* forward = nullptr;
-    const Implied* backward = nullptr;
+    std::array<const Implied*, 3> last{};
+    const Implied* last_of_backward = nullptr;
+    // Each further backward begins anew.
+    int restarts = e_.c.protocol.backwards - 1;
     for (const CollectiveReading& c : seen_) {
       if (c.kind != Kind::gather) continue;
       const Implied& next = *std::find_if(implied_.begin(), implied_.end(),
                                           [&](const Implied& i) { return i.unit->unit == c.unit; });
-      const Implied*& last = c.phase == Phase::forward ? forward : backward;
-      const bool early =
-          last != nullptr && (c.phase == Phase::forward ? next.unit->begin < last->unit->begin
-                                                        : next.unit->end > last->unit->end);
-      if (early) {
-        return violation("order of gathers", name(next) + " before " + name(*last),
-                         name(*last) + " before " + name(next));
+      const Implied*& before = last[static_cast<std::size_t>(c.phase)];
+      const bool in_forward = c.phase == Phase::forward;
+      const Implied* after = nullptr;
+      if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
+      if (!in_forward && last_of_backward != nullptr) {
+        const auto [begin, end] = segment_of(next);
+        if (end > segment_of(*last_of_backward).second) after = last_of_backward;
+        if (before != nullptr && segment_of(*before) == std::pair(begin, end)) {
+          const bool early = c.phase == Phase::recomputation
+                                 ? next.unit->begin < before->unit->begin
+                                 : next.unit->end > before->unit->end;
+          if (early) after = before;
+        }
       }
-      last = &next;
+      if (after != nullptr && !in_forward && restarts-- > 0) {
+        last = {};
+        after = nullptr;
+      }
+      if (after != nullptr) {
+        return violation("order of gathers", name(next) + " before " + name(*after),
+                         name(*after) + " before " + name(next));
+      }
+      before = &next;
+      if (!in_forward) last_of_backward = &next;
     }
     return std::nullopt;
+  }
+
+  /// The layers that are recomputed together, of which the unit has some; else its own.
+  std::pair<int, int> segment_of(const Implied& i) const {
+    for (const SegmentSpec& s : segments_) {
+      if (s.begin <= i.unit->begin && i.unit->end <= s.end) return {s.begin, s.end};
+    }
+    return {i.unit->begin, i.unit->end};
   }
 
   int count(const Implied& i, Kind kind, Phase phase) const {
@@ -186,42 +236,47 @@ class Seen {
                                      std::string got) const {
     return Violation{
         kCollectives,
-        place_of(step_, microbatch_) + ", " + std::string(run_) + ", " + std::string(what),
+        place_of(step_, microbatch_) + ", " + std::string(run()) + ", " + std::string(what),
         std::move(expected), std::move(got)};
   }
 
   const Evidence& e_;
   const std::vector<Implied>& implied_;
-  std::string_view run_;
+  const Seen* plain_;
+  std::vector<SegmentSpec> segments_ = segments_of(e_.c);
   int step_;
   int microbatch_;
   std::vector<CollectiveReading> seen_;
 };
 
-std::optional<Violation> judge_run(const Evidence& e, const Record& record, std::string_view run) {
+std::optional<Violation> not_recorded(const Evidence& e, const Record& record) {
+  const std::string run = &record == &e.plain ? "plain run" : "checkpointed run";
   if (record.units.empty()) {
-    return Violation{kCollectives, std::string(run) + ", units", "recorded",
-                     std::string(kNotRecorded)};
+    return Violation{kCollectives, run + ", units", "recorded", std::string(kNotRecorded)};
   }
   if (record.shards.size() < e.geometry.parameters.size()) {
-    return Violation{kCollectives, std::string(run) + ", parameters of units", "recorded",
+    return Violation{kCollectives, run + ", parameters of units", "recorded",
                      std::string(kNotRecorded)};
   }
-  const std::vector<Implied> implied = implied_by(e, record);
-  return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
-    return Seen(e, record, implied, run, step, microbatch).judge();
-  });
+  return std::nullopt;
 }
 
 std::optional<Violation> check_collectives(const Evidence& e) {
-  if (auto v = judge_run(e, e.checkpointed, "checkpointed run")) return v;
-  return judge_run(e, e.plain, "plain run");
+  for (const Record* record : {&e.plain, &e.checkpointed}) {
+    if (auto v = not_recorded(e, *record)) return v;
+  }
+  const std::vector<Implied> plainly = implied_by(e, e.plain);
+  const std::vector<Implied> implied = implied_by(e, e.checkpointed);
+  return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
+    const Seen plain(e, e.plain, plainly, nullptr, step, microbatch);
+    if (auto v = plain.judge()) return v;
+    return Seen(e, e.checkpointed, implied, &plain, step, microbatch).judge();
+  });
 }
 
-// Several backwards of a forward gather and reduce several times.
+// Several losses, and backwards for some tensors, reach some units only.
 bool applies_collectives(const Evidence& e) {
-  const ProtocolSpec& p = e.c.protocol;
-  return p.backwards == 1 && !p.partial && !p.auxiliary_losses;
+  return !e.c.protocol.partial && !e.c.protocol.auxiliary_losses;
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class Maker {
       const bool trained = f_.hooks[static_cast<std::size_t>(s.parameter)] > 0;
       if (s.unit == unit && (kind == CollectiveKind::gather || trained)) bytes += s.bytes;
     }
-    r_.collectives.push_back({step, microbatch, kind, phase, unit, bytes});
+    if (bytes > 0) r_.collectives.push_back({step, microbatch, kind, phase, unit, bytes});
   }
 
   void forward(int step, int microbatch) {
@@ -86,12 +86,14 @@ class Maker {
 
   void backward(int step, int microbatch) {
     const bool waited = c_.protocol.forwards_first && microbatch + 1 < c_.protocol.microbatches;
-    for (const int unit : {0, 1}) {
-      if (unit == 0 && !waited) continue;
-      collective(step, microbatch, CollectiveKind::gather, CollectivePhase::backward, unit);
-    }
-    for (const int unit : {1, 0}) {
-      collective(step, microbatch, CollectiveKind::reduce, CollectivePhase::backward, unit);
+    for (int call = 0; call < c_.protocol.backwards; ++call) {
+      for (const int unit : {0, 1}) {
+        if (unit == 0 && !waited && call == 0) continue;
+        collective(step, microbatch, CollectiveKind::gather, CollectivePhase::backward, unit);
+      }
+      for (const int unit : {1, 0}) {
+        collective(step, microbatch, CollectiveKind::reduce, CollectivePhase::backward, unit);
+      }
     }
     const std::vector<Draw> before = r_.draws;
     for (const Draw& d : before) {

@@ -14,7 +14,7 @@ from rematch.record import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
-ALIKE = ("hooks", "grad_flags")
+ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
 
 

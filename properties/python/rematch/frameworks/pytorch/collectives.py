@@ -52,9 +52,10 @@ class Collectives(TorchDispatchMode):
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
-            # Integers are how ranks agree on what is reduced.
-            numbers = [t for t in tensors if t.is_floating_point()]
-            # DDP sends the buffers of modules ahead of a forward, whatever its unit is.
+            # Other integers are how ranks agree on what is reduced; bytes are parameters of several dtypes.
+            numbers = [t for t in tensors if t.is_floating_point() or t.dtype == torch.uint8]
+            # DDP sends the buffers of modules ahead of a forward, whatever its unit is, before any segment runs. Their
+            # values show whether it does.
             sends_buffers = self._phase == "forward" and "broadcast" in op._opname
             if self._phase and numbers and not sends_buffers:
                 kind = "gather" if "allgather" in op._opname else "reduce" if "reduce" in op._opname else "other"

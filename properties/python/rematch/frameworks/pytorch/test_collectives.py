@@ -13,6 +13,8 @@ pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
+from rematch.frameworks.pytorch.setup import MODES  # noqa: E402
+
 PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_fsdp2.py"
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
@@ -74,6 +76,14 @@ def test_ddp_reduces_every_parameter_once_where_it_reduces(ddp):
     assert set(found) == {("reduce", "backward", 0)}
     assert sum(c["bytes"] for c in record["collectives"]) == 160
     assert record["units"] == [{"end": 3, "replicated": True, "stays": True, "accumulates": True}]
+
+
+@pytest.mark.parametrize("mode", MODES["ddp"])
+def test_ddp_reduces_nothing_where_no_parameter_gets_a_gradient_but_to_learn_a_static_graph(ddp, mode):
+    record = ddp.record(**run_of(of(*UNITS, mode, microbatches=2)), detached_layers=[0, 2])
+    assert "error" not in record
+    learned = [{"kind": "reduce", "phase": "backward", "unit": 0, "bytes": 160}]
+    assert record.get("collectives", []) == (learned if mode == "static_graph" else [])
 
 
 def planted(trouble, case):

@@ -309,12 +309,19 @@ def test_ranks_agree_in_which_arrays_there_are_and_in_what_is_said_of_them():
     assert "rank 1 has [1. 2.] requires_grad=True" in difference([answer(), marked])
 
 
-def test_ranks_agree_in_hooks_and_grad_flags():
-    hooked, flagged = answer(), answer()
-    hooked.shown.hooks([1])
-    flagged.shown.grad_flag(0, 0, True)
-    assert difference([answer(), hooked]).startswith("hooks: rank 0 has None, rank 1 has ")
-    assert difference([flagged, answer()]).startswith("grad_flags: rank 0 has ")
+def test_ranks_agree_in_hooks_grad_flags_units_and_what_collectives_are_of_which_unit():
+    say = {
+        "hooks": lambda shown: shown.hooks([1]),
+        "grad_flags": lambda shown: shown.grad_flag(0, 0, True),
+        "units": lambda shown: shown.unit(0, 0, 1),
+        "shards": lambda shown: shown.shard(0, 0, 16),
+        "collectives": lambda shown: shown.collective("gather", "forward", 0, 16),
+    }
+    for name, says in say.items():
+        other = answer()
+        says(other.shown)
+        assert difference([answer(), other]).startswith(f"{name}: rank 0 has None, rank 1 has ")
+        assert difference([other, answer()]).startswith(f"{name}: rank 0 has ")
 
 
 DRAWS_ON_RANK_1 = HALVES.replace(
