@@ -110,6 +110,17 @@ std::optional<Violation> compare_rounded(const Evidence& e, const Observation& a
                    fmt::format("{:.9g}, in the plain run {:.9g}", m->got, plain[m->element])};
 }
 
+/// Losses of one forward: one, or one for each output that has one of its own. The runs say.
+std::size_t count_losses(const Evidence& e) {
+  int last = 0;
+  for (const Record* record : {&e.plain, &e.checkpointed}) {
+    for (const Observation& o : record->observations) {
+      if (o.quantity == Quantity::loss) last = std::max(last, o.index);
+    }
+  }
+  return static_cast<std::size_t>(last) + 1;
+}
+
 }  // namespace
 
 std::string input_gradient_name(int input) {
@@ -122,7 +133,7 @@ std::string value_name(const Evidence& e, Quantity quantity, int index) {
     case Quantity::output:
       return "output " + std::to_string(index);
     case Quantity::loss:
-      return "loss";
+      return index == 0 ? "loss" : "further loss " + std::to_string(index);
     case Quantity::input_gradient:
       return input_gradient_name(index);
     case Quantity::parameter_gradient:
@@ -147,6 +158,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
                            quantity == Quantity::input_gradient;
   std::size_t count = 1;
   if (quantity == Quantity::output) count = e.geometry.live.back().size();
+  if (quantity == Quantity::loss) count = count_losses(e);
   if (quantity == Quantity::input_gradient) count = static_cast<std::size_t>(e.geometry.inputs);
   if (quantity == Quantity::buffer) count = e.geometry.buffers.size();
   if (quantity == Quantity::parameter || quantity == Quantity::parameter_gradient) {

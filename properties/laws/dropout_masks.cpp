@@ -36,6 +36,7 @@ class DrawTable {
         first_(static_cast<std::size_t>(e.c.protocol.steps) *
                    static_cast<std::size_t>(e.c.protocol.microbatches) * e.c.layers.size(),
                nullptr),
+        executions_(first_.size(), 0),
         count_(first_.size(), 0) {
     for (const Draw& d : record.draws) {
       if (!in_range(d)) {
@@ -43,12 +44,15 @@ class DrawTable {
         continue;
       }
       const std::size_t at = index(d.step, d.microbatch, d.layer);
+      const std::uint64_t execution = std::uint64_t{1} << std::min(d.execution, 63);
+      if (d.execution < 63 && (executions_[at] & execution) != 0) stray_ = &d;
+      executions_[at] |= execution;
       if (d.execution == 0) first_[at] = &d;
       ++count_[at];
     }
   }
 
-  /// A draw of a layer or forward that does not exist.
+  /// A draw of a layer, forward or run that does not exist, or the second of one run.
   const Draw* stray() const { return stray_; }
   const Draw* of_forward(int step, int microbatch, int layer) const {
     return first_[index(step, microbatch, layer)];
@@ -61,7 +65,8 @@ class DrawTable {
   bool in_range(const Draw& d) const {
     return d.step >= 0 && d.step < e_.c.protocol.steps && d.microbatch >= 0 &&
            d.microbatch < e_.c.protocol.microbatches && d.layer >= 0 &&
-           d.layer < static_cast<int>(e_.c.layers.size()) && d.execution >= 0;
+           d.layer < static_cast<int>(e_.c.layers.size()) && d.execution >= 0 &&
+           d.execution < e_.forecast.executions[static_cast<std::size_t>(d.layer)];
   }
   std::size_t index(int step, int microbatch, int layer) const {
     return (static_cast<std::size_t>(step) * static_cast<std::size_t>(e_.c.protocol.microbatches) +
@@ -72,6 +77,7 @@ class DrawTable {
 
   const Evidence& e_;
   std::vector<const Draw*> first_;
+  std::vector<std::uint64_t> executions_;
   std::vector<int> count_;
   const Draw* stray_ = nullptr;
 };
@@ -129,7 +135,7 @@ std::optional<Violation> check_dropout_masks(const Evidence& e) {
       return Violation{kDropoutMasks,
                        place_of(d->step, d->microbatch) + ", layer " + std::to_string(d->layer) +
                            ", execution " + std::to_string(d->execution),
-                       "no draw at this place", text_of(*d)};
+                       "no such draw, or no second one", text_of(*d)};
     }
   }
   auto violation = for_each_forward(e.c.protocol, [&](int step, int microbatch) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -16,7 +17,7 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
   // Bytes held at the last moment that bounds the next recomputation.
   std::int64_t before = 0;
   std::pair forward{-1, -1};
-  bool recorded = false;
+  std::set<std::tuple<int, int, int>> begun;
   for (const LiveReading& r : e.checkpointed.held) {
     if (r.event == Event::node) continue;
     if (r.event != Event::layer) {
@@ -24,7 +25,7 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
       if (r.event == Event::forward) forward = {r.step, r.microbatch};
       continue;
     }
-    recorded = true;
+    if (r.execution > 0) begun.emplace(r.step, r.microbatch, r.layer);
     // A layer with a backward of its own is recomputed within the forward.
     if (std::pair(r.step, r.microbatch) > forward) continue;
     // Nested segments that begin with the one around them are recomputed while more is held.
@@ -41,14 +42,32 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
     }
     before = r.entered;
   }
-  if (recorded) return std::nullopt;
-  return Violation{kHeldInBackward, "bytes held when layers begin, checkpointed run", "recorded",
-                   std::string(kNotRecorded)};
+  const auto begins = [&](int layer) {
+    return std::any_of(segments.begin(), segments.end(),
+                       [&](const SegmentSpec& s) { return s.begin == layer; });
+  };
+  for (const ExecutionCount& x : e.checkpointed.executions) {
+    if (x.count < 2 || !begins(x.layer) || begun.contains({x.step, x.microbatch, x.layer})) {
+      continue;
+    }
+    return Violation{kHeldInBackward,
+                     "bytes held when a recomputation begins, before " +
+                         place_of(e.c, x.step, x.microbatch, x.layer),
+                     "recorded", std::string(kNotRecorded)};
+  }
+  return std::nullopt;
 }
 
 /// A graph that waits for its backward may hold more than that of the plain run only by that much.
 std::int64_t beyond_per_graph(const Allowance& a, bool shown) {
   return shown ? a.saved(true) - a.saved_plain() : a.inputs();
+}
+
+/// Gradients may end at such a segment, because a reentrant one sees no tensors in a dictionary.
+bool hides_outputs(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.nested_outputs || hides_outputs(s.nested);
+  });
 }
 
 // When the backward of a layer begins, those of the layers after it are over.
@@ -73,9 +92,12 @@ std::optional<Violation> compare_layers(const Evidence& e) {
     return Violation{kHeldInBackward, "bytes held when backwards of layers begin, plain run",
                      "recorded", std::string(kNotRecorded)};
   }
+  auto unseen = plain;
   for (const LiveReading& r : e.checkpointed.held) {
+    if (r.event != Event::node) continue;
     const auto at = plain.find({r.step, r.microbatch, r.layer});
-    if (r.event != Event::node || at == plain.end()) continue;
+    if (at == plain.end()) continue;
+    unseen.erase(at->first);
     const std::int64_t most = at->second + beyond[static_cast<std::size_t>(r.layer)] +
                               graphs_after_backward(e.c.protocol, r.microbatch) * per_graph;
     if (r.live <= most) continue;
@@ -83,7 +105,12 @@ std::optional<Violation> compare_layers(const Evidence& e) {
                      "when the backward begins of " + place_of(e.c, r.step, r.microbatch, r.layer),
                      "at most " + std::to_string(most) + " bytes held", std::to_string(r.live)};
   }
-  return std::nullopt;
+  if (unseen.empty() || hides_outputs(segments_of(e.c))) return std::nullopt;
+  const auto [step, microbatch, layer] = unseen.begin()->first;
+  return Violation{
+      kHeldInBackward,
+      "bytes held when the backward begins of " + place_of(e.c, step, microbatch, layer),
+      "recorded", std::string(kNotRecorded)};
 }
 
 std::optional<Violation> check_held_in_backward(const Evidence& e) {

@@ -20,7 +20,33 @@ std::string hash_text(std::uint64_t hash) {
   return text;
 }
 
+/// A layer that ran again and shows nothing of it was not looked at. Early stop may leave a layer
+/// before its first result, but not one behind which another layer runs.
+std::optional<Violation> find_unseen(const Evidence& e) {
+  if (policy_may_keep(e.c.options)) return std::nullopt;
+  thread_local std::vector<bool> seen;
+  thread_local std::vector<bool> again;
+  seen.assign(e.c.layers.size(), false);
+  again.assign(e.c.layers.size(), false);
+  for (const LayerValue& v : e.checkpointed.values) {
+    if (v.execution > 0) seen.at(static_cast<std::size_t>(v.layer)) = true;
+  }
+  for (const ExecutionCount& x : e.checkpointed.executions) {
+    if (x.count > 1) again.at(static_cast<std::size_t>(x.layer)) = true;
+  }
+  for (const SegmentSpec& s : segments_of(e.c)) {
+    for (int layer = s.begin; layer + 1 < s.end; ++layer) {
+      const auto i = static_cast<std::size_t>(layer);
+      if (seen[i] || e.forecast.computations[i] < 2 || !again[i] || !again[i + 1]) continue;
+      return Violation{kRecomputedValues, layer_name(e.c, layer), "values of a recomputation",
+                       std::string(kNotRecorded)};
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Violation> check_recomputed_values(const Evidence& e) {
+  if (auto unseen = find_unseen(e)) return unseen;
   // The first of each place is the forward's, or that of the first recomputation that saves.
   thread_local std::vector<const LayerValue*> order;
   order.clear();
