@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/block_sizes.h"
 #include "engine/cpu/chain.h"
 #include "engine/cpu/conv2d_planes.h"
 #include "engine/cpu/product.h"
@@ -14,10 +15,6 @@ namespace rematch::cpu {
 namespace {
 
 using detail::Conv2dLayout;
-
-/// Outputs that one chain of conv2d_grad_weight runs over, in whole rows of outputs but at least
-/// one: part of the order of its sums.
-constexpr std::int64_t kChainOutputs = 128;
 
 /// The vectors that cover an image's outputs (or, for its gradient, pixels): `per_row` in each row,
 /// rows b_row apart in the planes and c_row apart in the result.
@@ -232,7 +229,7 @@ void conv2d_grad_weight(const Conv2dShape& s, const T* gy, const T* x, T* scratc
   T* const gw_columns = scratch + parts.gw;
   std::fill_n(scratch, parts.gy, T(0));
   std::fill_n(gw_columns, depth * s.out_c, T(0));
-  const std::int64_t rows = std::max<std::int64_t>(kChainOutputs / l.out_w, 1);
+  const std::int64_t rows = std::max<std::int64_t>(blocks::kConv2dChainOutputs / l.out_w, 1);
   for (std::int64_t n = 0; n < s.n; n += parts.group) {
     const std::int64_t images = std::min(parts.group, s.n - n);
     for_each_channel(images, s.c, s.h * s.w, [&](std::int64_t i, std::int64_t c) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/block_sizes.h"
 #include "engine/cpu/scratch.h"
 #include "engine/cpu/threads.h"
 
@@ -10,9 +11,6 @@ namespace rematch::cpu {
 namespace {
 
 using math::MoeShape;
-
-/// Gradients of logits that are worked on at a time.
-constexpr std::int64_t kLogits = 1 << 16;
 
 /// Rows, or sums over rows, that are worth a second thread, if one costs so many products.
 std::int64_t grain(std::int64_t products) {
@@ -93,7 +91,8 @@ template <typename T>
 void moe_backward(const MoeShape& s, const T* gy, const T* x, const T* router, const T* experts,
                   const T* probabilities, const std::int32_t* chosen, const T* outputs, T* gx,
                   T* grouter, T* gexperts) {
-  const std::int64_t most = std::min(s.rows, std::max<std::int64_t>(1, kLogits / s.experts));
+  const std::int64_t most =
+      std::min(s.rows, std::max<std::int64_t>(1, blocks::kMoeLogits / s.experts));
   T* const glogits = scratch<T, 7>(most * s.experts);
   if (s.rows == 0) {
     if (grouter != nullptr) std::fill_n(grouter, s.experts * s.features, T(0));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/block_sizes.h"
 #include "engine/cpu/chain.h"
 #include "engine/cpu/packed_product.h"
 #include "engine/cpu/scratch.h"
@@ -12,19 +13,6 @@
 namespace rematch::cpu {
 
 namespace {
-
-/// Rows that are computed before the next columns, so that their part of a stays in cache.
-constexpr std::int64_t kRows = 96;
-/// Depth between which chains rest in c, and elements of a packed block of b.
-constexpr std::int64_t kDepth = 256;
-constexpr std::int64_t kPacked = 1 << 16;
-/// Products with less than this in b run on it as it is.
-constexpr std::int64_t kSmall = 1 << 13;
-/// Columns from which product_transposed packs both operands.
-constexpr std::int64_t kManyColumns = 128;
-/// A block of product_transposed before it is transposed.
-constexpr std::int64_t kBlockRows = 384;
-constexpr std::int64_t kBlockCols = 128;
 
 /// One thread's part of a product.
 template <typename T>
@@ -59,13 +47,13 @@ void multiply_block(const ChainKernel<T>& kernel, const Part<T>& p, std::int64_t
   panel.start = k0 == 0 ? p.start : ChainStart::kResume;
   panel.b_row = b.row;
   panel.c_row = p.c_row;
-  for (std::int64_t i0 = 0; i0 < p.rows; i0 += kRows) {
-    panel.rows = std::min(kRows, p.rows - i0);
+  for (std::int64_t i0 = 0; i0 < p.rows; i0 += blocks::kProductRows) {
+    panel.rows = std::min(blocks::kProductRows, p.rows - i0);
     panel.a = p.a.data + i0 * p.a.row + k0 * p.a.col;
     panel.a_row = p.a.row;
     panel.a_col = p.a.col;
     if (pack_a) {
-      T* const packed = scratch<T, 1>(kRows * length);
+      T* const packed = scratch<T, 1>(blocks::kProductRows * length);
       transpose(length, panel.rows, panel.a, p.a.col, packed, length);
       panel.a = packed;
       panel.a_row = length;
@@ -84,13 +72,14 @@ void multiply_block(const ChainKernel<T>& kernel, const Part<T>& p, std::int64_t
 template <typename T>
 void multiply(const ChainKernel<T>& kernel, const Part<T>& p) {
   const std::int64_t columns = kernel.columns();
-  const bool small = p.depth * p.cols < kSmall;
+  const bool small = p.depth * p.cols < blocks::kProductSmall;
   // Rows of a wide panel are whole cache lines, which are read in place almost as fast.
   const bool wide = columns * static_cast<std::int64_t>(sizeof(T)) >= 256;
-  const bool pack_b = p.b.col != 1 || (!small && p.rows > (wide ? kRows : 12));
+  const bool pack_b = p.b.col != 1 || (!small && p.rows > (wide ? blocks::kProductRows : 12));
   const bool pack_a = p.a.col != 1 && !small;
-  const std::int64_t depth = small ? std::max<std::int64_t>(p.depth, 1) : kDepth;
-  const std::int64_t cols = std::max(kPacked / depth / columns, std::int64_t{1}) * columns;
+  const std::int64_t depth = small ? std::max<std::int64_t>(p.depth, 1) : blocks::kProductDepth;
+  const std::int64_t cols =
+      std::max(blocks::kProductPacked / depth / columns, std::int64_t{1}) * columns;
   for (std::int64_t k0 = 0; k0 == 0 || k0 < p.depth; k0 += depth) {
     const std::int64_t length = std::min(depth, p.depth - k0);
     for (std::int64_t j0 = 0; j0 < p.cols; j0 += cols) {
@@ -144,7 +133,7 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
                         std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
   // The transpose itself, unless packing all of a costs more than few columns bring.
-  if (cols >= kManyColumns && worth_packing(cols, rows, depth)) {
+  if (cols >= blocks::kProductManyColumns && worth_packing(cols, rows, depth)) {
     const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kColumnValue;
     const Strided<T> b_rows{b.data, b.col, b.row};
     const Strided<T> a_cols{a.data, a.col, a.row};
@@ -153,10 +142,10 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
   const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kRowValue;
   const std::int64_t grain = kProductGrain / std::max<std::int64_t>(cols * depth, 1) + 1;
   parallel(rows, grain, 24, [=, &kernel](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; i += kBlockRows) {
-      const std::int64_t some_rows = std::min(kBlockRows, end - i);
-      for (std::int64_t j = 0; j < cols; j += kBlockCols) {
-        const std::int64_t some_cols = std::min(kBlockCols, cols - j);
+    for (std::int64_t i = begin; i < end; i += blocks::kProductBlockRows) {
+      const std::int64_t some_rows = std::min(blocks::kProductBlockRows, end - i);
+      for (std::int64_t j = 0; j < cols; j += blocks::kProductBlockCols) {
+        const std::int64_t some_cols = std::min(blocks::kProductBlockCols, cols - j);
         T* const block = scratch<T, 2>(some_rows * some_cols);
         multiply<T>(kernel, {some_rows,
                              some_cols,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/block_sizes.h"
 #include "engine/cpu/product.h"
 #include "engine/cpu/scratch.h"
 #include "engine/cpu/threads.h"
@@ -15,13 +16,8 @@ using math::RecurrentShape;
 using math::RecurrentState;
 using math::RecurrentWeights;
 
-/// Kept numbers of the samples that are worked on at a time; one sample may have more.
-constexpr std::int64_t kKept = 1 << 17;
-/// Units of a step below which a second thread costs more than it brings.
-constexpr std::int64_t kUnits = 1024;
-
 std::int64_t samples_at_a_time(const RecurrentShape& s) {
-  return std::clamp<std::int64_t>(kKept / (s.steps * s.kept()), 1, s.batch);
+  return std::clamp<std::int64_t>(blocks::kRecurrentKept / (s.steps * s.kept()), 1, s.batch);
 }
 
 /// Calls work(first, samples) for all samples, in order.
@@ -36,9 +32,10 @@ void for_each_block(const RecurrentShape& s, const Work& work) {
 /// work(sample, unit) for all of a step, on threads().
 template <class Work>
 void for_each_unit(const RecurrentShape& s, std::int64_t samples, const Work& work) {
-  parallel(samples * s.features, kUnits, 16, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t e = begin; e < end; ++e) work(e / s.features, e % s.features);
-  });
+  parallel(samples * s.features, blocks::kRecurrentUnits, 16,
+           [&](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t e = begin; e < end; ++e) work(e / s.features, e % s.features);
+           });
 }
 
 /// The parts that the state before step t has in the gates, rows() for each sample.

@@ -38,7 +38,9 @@ Tensor flatten(const Tensor& x) {
   const Shape& s = x.shape();
   require(s.rank() >= 1, "flatten", [] { return std::string("a tensor with a batch expected"); });
   if (s.rank() == 2) return x;
-  return reshape(x, {s[0], s[0] == 0 ? 0 : x.elements() / s[0]});
+  std::int64_t columns = 1;
+  for (int i = 1; i < s.rank(); ++i) columns *= s[i];
+  return reshape(x, {s[0], columns});
 }
 
 }  // namespace rematch
