@@ -14,6 +14,7 @@
 #include "engine/math/attention.h"
 #include "engine/math/lane_order.h"
 #include "engine/ops/attention.h"
+#include "engine/ops/batch_norm.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/layer_norm.h"
@@ -67,6 +68,18 @@ std::vector<Operands> rows_and_columns(
   add_around(cases, math::kSumLanes, [&](std::int64_t n) { return make(3, n); });
   add_around(cases, math::kSumBlock, [&](std::int64_t n) { return make(3, n); });
   add_around(cases, math::kChunkRows, [&](std::int64_t rows) { return make(rows, 5); });
+  return cases;
+}
+
+std::vector<Operands> of_channels() {
+  const auto make = [](std::int64_t n, std::int64_t c, std::int64_t h, std::int64_t w) {
+    return Operands{{n, c, h, w}, {c}, {c}};
+  };
+  std::vector<Operands> cases;
+  add_around(cases, math::kSumBlock / 2, [&](std::int64_t w) { return make(2, 4, 1, w); });
+  add_around(cases, math::kSumLanes, [&](std::int64_t w) { return make(2, 4, 3, w); });
+  add_around(cases, math::kChunkRows / 2, [&](std::int64_t c) { return make(2, 2 * c, 1, 3); });
+  add_around(cases, math::kChunkRows, [&](std::int64_t n) { return make(n, 2, 1, 1); });
   return cases;
 }
 
@@ -184,6 +197,18 @@ const std::vector<Kernel>& kernels() {
           }),
           [](const Tensors& in) { return group_norm(in[0], 1, in[1], in[2]); },
           [](const auto& in) { return plain_norm(in, true); }),
+      kernel(
+          "group_norm of images", of_channels(),
+          [](const Tensors& in) { return group_norm(in[0], in[1].shape()[0] / 2, in[1], in[2]); },
+          [](const auto& in) { return plain_channel_norm(in, 2); }),
+      kernel(
+          "batch_norm", of_channels(),
+          [](const Tensors& in) {
+            Tensor mean = Tensor::zeros(in[1].shape(), in[0].dtype());
+            Tensor var = Tensor::ones(in[1].shape(), in[0].dtype());
+            return batch_norm(in[0], in[1], in[2], mean, var);
+          },
+          [](const auto& in) { return plain_channel_norm(in, 0); }),
       kernel(
           "rms_norm", rows_and_columns([](auto rows, auto n) {
             return Operands{{rows, n}, {n}};

@@ -78,6 +78,40 @@ Plain<T> plain_norm(const Plains<T>& in, bool centred) {
   return y;
 }
 
+/// Channel c of x[n, channels, h, w] and its parameters in[1][c] and in[2][c]: normalised over sets
+/// of `together` channels of a sample, or, if that is 0, over the channel in all samples.
+template <class T>
+Plain<T> plain_channel_norm(const Plains<T>& in, std::int64_t together) {
+  const Plain<T>& x = in[0];
+  const std::int64_t channels = x.size(1);
+  const std::int64_t plane = x.size(2) * x.size(3);
+  const auto set_of = [&](std::int64_t i) {
+    const std::int64_t channel = i / plane % channels;
+    if (together == 0) return static_cast<std::size_t>(channel);
+    return static_cast<std::size_t>((i / plane / channels * channels + channel) / together);
+  };
+  const auto all = static_cast<std::int64_t>(x.values.size());
+  std::vector<T> mean(static_cast<std::size_t>(x.size(0) * channels));
+  std::vector<T> square(mean);
+  std::vector<double> count(mean.size());
+  for (std::int64_t i = 0; i < all; ++i) {
+    mean[set_of(i)] += x[i];
+    ++count[set_of(i)];
+  }
+  for (std::size_t s = 0; s < mean.size(); ++s) mean[s] /= std::max(count[s], 1.0);
+  for (std::int64_t i = 0; i < all; ++i) {
+    const T centred = x[i] - mean[set_of(i)];
+    square[set_of(i)] += centred * centred / count[set_of(i)];
+  }
+  Plain<T> y(x.extents);
+  for (std::int64_t i = 0; i < all; ++i) {
+    const std::size_t s = set_of(i);
+    const std::int64_t channel = i / plane % channels;
+    y[i] = (x[i] - mean[s]) / std::sqrt(square[s] + 1e-5) * in[1][channel] + in[2][channel];
+  }
+  return y;
+}
+
 /// x[rows, classes], of which row r has the target r % classes.
 template <class T>
 Plain<T> plain_cross_entropy(const Plains<T>& in) {
