@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,14 +48,47 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
   return units;
 }
 
+/// Gathers of a unit that the backwards of one forward and their recomputations imply.
+int gathers_in_backwards(const ProtocolSpec& p, const Implied& i, int microbatch) {
+  if (i.unit->replicated || i.whole == 0) return 0;
+  // Where all forwards run first, the first backward, that of the last one, finds what stays
+  // gathered, and lets go of it.
+  const bool found = i.unit->stays && (!p.forwards_first || microbatch + 1 == p.microbatches);
+  return p.backwards - (found ? 1 : 0);
+}
+
+/// The collectives of a record, each with the forward that it is for. Where other forwards wait, a
+/// backward may prefetch a unit for the next one: once it had its own gathers.
+std::vector<CollectiveReading> attributed(const Evidence& e, const Record& record,
+                                          const std::vector<Implied>& implied) {
+  std::vector<CollectiveReading> all = record.collectives;
+  const ProtocolSpec& p = e.c.protocol;
+  if (!p.forwards_first) return all;
+  for (const Implied& i : implied) {
+    // How many there were so far, and whether the last one was for the next backward.
+    std::map<std::pair<int, int>, std::pair<int, bool>> backwards;
+    for (CollectiveReading& c : all) {
+      if (c.unit != i.unit->unit || c.kind != Kind::gather || c.phase == Phase::forward) continue;
+      auto& [count, ahead] = backwards[{c.step, c.microbatch}];
+      if (c.microbatch > 0 && !ahead && count == gathers_in_backwards(p, i, c.microbatch)) {
+        ahead = true;
+        ++backwards[{c.step, --c.microbatch}].first;
+      } else {
+        ++count;
+      }
+    }
+  }
+  return all;
+}
+
 /// Collectives that a device took part in, for one forward and its backwards.
 class Seen {
  public:
   /// `plain`: what the plain run shows, nullptr if this is it.
-  Seen(const Evidence& e, const Record& record, const std::vector<Implied>& implied,
-       const Seen* plain, int step, int microbatch)
+  Seen(const Evidence& e, const std::vector<CollectiveReading>& all,
+       const std::vector<Implied>& implied, const Seen* plain, int step, int microbatch)
       : e_(e), implied_(implied), plain_(plain), step_(step), microbatch_(microbatch) {
-    for (const CollectiveReading& c : record.collectives) {
+    for (const CollectiveReading& c : all) {
       if (c.step == step && c.microbatch == microbatch) seen_.push_back(c);
     }
   }
@@ -83,13 +117,6 @@ class Seen {
   std::string_view run() const { return plain_ == nullptr ? "plain run" : "checkpointed run"; }
   bool has_backward() const { return e_.forecast.output_flags.at(0); }
 
-  /// Whether another forward of the step was there when this one began, and is waiting for its
-  /// backward, or had its backward when that of this one began.
-  bool follows_forward() const { return e_.c.protocol.forwards_first && microbatch_ > 0; }
-  bool follows_backward() const {
-    return e_.c.protocol.forwards_first && microbatch_ + 1 < e_.c.protocol.microbatches;
-  }
-
   bool reduces(const UnitReading& u) const {
     const ProtocolSpec& p = e_.c.protocol;
     const bool last = microbatch_ == (p.forwards_first ? 0 : p.microbatches - 1);
@@ -102,15 +129,13 @@ class Seen {
   std::optional<Violation> judge_gathers(const Implied& i) const {
     const UnitReading& u = *i.unit;
     const int all = u.replicated || i.whole == 0 ? 0 : 1;
-    // Where all forwards run first, the first one gathers what stays so, and the first backward,
-    // that of the last one, lets go of it.
-    const int entered = u.stays && follows_forward() ? 0 : all;
-    const int found = u.stays && !follows_backward() ? all : 0;
+    const bool follows = e_.c.protocol.forwards_first && microbatch_ > 0;
+    const int entered = u.stays && follows ? 0 : all;
     const int forward = count(i, Kind::gather, Phase::forward);
     const int recomputation = count(i, Kind::gather, Phase::recomputation);
     const int backward = count(i, Kind::gather, Phase::backward);
     if (forward != entered) return wrong(i, "gathers in the forward", entered, forward);
-    const int both = all * e_.c.protocol.backwards - found;
+    const int both = gathers_in_backwards(e_.c.protocol, i, microbatch_);
     // A reentrant forward records nothing, so nothing may say that the backward of the unit begins
     // before its recomputation does.
     const int within = u.recomputed ? both : 0;
@@ -267,10 +292,12 @@ std::optional<Violation> check_collectives(const Evidence& e) {
   }
   const std::vector<Implied> plainly = implied_by(e, e.plain);
   const std::vector<Implied> implied = implied_by(e, e.checkpointed);
+  const std::vector<CollectiveReading> seen_plainly = attributed(e, e.plain, plainly);
+  const std::vector<CollectiveReading> seen = attributed(e, e.checkpointed, implied);
   return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
-    const Seen plain(e, e.plain, plainly, nullptr, step, microbatch);
+    const Seen plain(e, seen_plainly, plainly, nullptr, step, microbatch);
     if (auto v = plain.judge()) return v;
-    return Seen(e, e.checkpointed, implied, &plain, step, microbatch).judge();
+    return Seen(e, seen, implied, &plain, step, microbatch).judge();
   });
 }
 
@@ -286,8 +313,9 @@ const Law collectives_law{
     .name = kCollectives,
     .statement =
         "On several devices, each unit of the model is gathered once for its forward and, unless "
-        "it stays gathered, once for its backward with all recomputations, in the order in which "
-        "units run. Each backward that synchronizes reduces, exactly once, the gradient of every "
+        "it stays gathered, once for each backward with all its recomputations, in the order in "
+        "which units run. Each backward that synchronizes reduces, exactly once, the gradient of "
+        "every "
         "parameter that got one. After the backward nothing is left gathered, and nothing else is "
         "sent.",
     .harm =

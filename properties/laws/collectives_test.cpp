@@ -237,6 +237,23 @@ TEST_CASE("a recomputation gathers a unit that it runs, once for both") {
               "backward and its recomputations"));
 }
 
+TEST_CASE("a backward may prefetch one unit for the next backward where forwards wait") {
+  const Case waits = with([](ProtocolSpec& p) { p.forwards_first = true; });
+  const auto ahead = [](Record& r) {
+    for (CollectiveReading& x : r.collectives) {
+      const bool next = x.unit == 1 && x.kind == Kind::gather && x.phase == Phase::backward;
+      if (next && x.microbatch == 0) x.microbatch = 1;
+    }
+  };
+  CHECK(told(waits, both(ahead)).empty());
+  CHECK(told(case_of_two_units(), both(ahead)) != "");
+  const auto and_again = [](Record& r) {
+    r.collectives.push_back(gather(r));
+    r.collectives.back().microbatch = 0;
+  };
+  CHECK(tells(told(waits, then(both(ahead), both(and_again))), "gathers in the backward"));
+}
+
 TEST_CASE("what is reduced of a module of the subject's own is what the plain run reduces of it") {
   const Case c = with_a_module();
   const auto half = [](Record& r) { reduction(r).bytes /= 2; };

@@ -14,6 +14,8 @@ from rematch.record import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
+OWN = ("loss", "buffer")
+"""Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
 
@@ -88,7 +90,11 @@ def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None
     array, rest = shown
     if quantity in JOINED:
         return array.dtype, array.shape[1:], rest
-    return array.dtype, array.shape, rest, b"" if quantity == "loss" else bits_of(array)
+    return array.dtype, array.shape, rest, b"" if quantity in OWN else bits_of(array)
+
+
+def _bits(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> bytes | None:
+    return None if shown is None or shown[0] is None else bits_of(shown[0])
 
 
 def _told(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> str:
@@ -99,13 +105,18 @@ def _told(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> str:
     return " ".join([numbers, *(f"{name}={value}" for name, value in rest.items() if value)])
 
 
-def strayed(plain: Sequence[list[dict[str, Any]]], answers: Sequence[Answer]) -> str:
-    """Where a rank's random state is not that of its plain run, though that of rank 0, which laws
-    judge, is. Of unequal rows ranks draw unequally much: each is compared with itself."""
+def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
+    """Where a rank's random state, or the state of a layer, is not that of its plain run, though that of rank 0, which
+    laws judge, is. Of unequal rows ranks draw unequally much, and normalize by their own: each is compared with itself.
+    """
     for rank, (wanted, answer) in enumerate(zip(plain, answers, strict=True)):
-        for was, got in zip_longest(wanted, answer.shown.entries("streams")):
+        for was, got in zip_longest(wanted.shown.entries("streams"), answer.shown.entries("streams")):
             if was != got:
                 return f"random state of rank {rank}: {was} in the plain run, {got}" if rank else ""
+        for place, before in wanted.shown.arrays.items():
+            after = answer.shown.arrays.get(place)
+            if place[0] == "buffer" and _bits(before) != _bits(after):
+                return f"buffer {place[3]} of rank {rank}: {_told(before)} in the plain run, {_told(after)}" if rank else ""
     return ""
 
 

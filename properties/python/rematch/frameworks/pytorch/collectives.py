@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,12 +20,17 @@ class Collectives(TorchDispatchMode):
     """Notes each collective with the sizes of its tensors, in order, and in a record those of forwards and
     backwards."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, says: Callable[[str], None] = lambda what: None) -> None:
+        """`says` is told of each before it begins: one that not all ranks call has no end."""
         super().__init__()
+        self._says = says
         self.seen: list[str] = []
         self.record = record
         self._phase = ""
         self._place: dict[str, int] = {}
+        self._segment = ""
+        self.layers: dict[int, range] = {}
+        """What runs in each unit."""
         self.unit = -1
         """The unit whose collectives are next; -1: none."""
 
@@ -39,19 +44,37 @@ class Collectives(TorchDispatchMode):
         finally:
             self._phase, self._place = before
 
-    def recomputation(self) -> Any:
+    @contextmanager
+    def segment(self, begin: int, end: int) -> Iterator[None]:
         """Surrounds what a segment runs."""
-        return self.phase("recomputation" if self._phase == "backward" else self._phase)
+        before, self._segment = self._segment, f"layers {begin} to {end - 1}"
+        with self.phase("recomputation" if self._phase == "backward" else self._phase):
+            yield
+        # What follows a recomputation is the backward of that segment.
+        if self._phase != "backward":
+            self._segment = before
 
     def note_kept(self, unit: int, size: int) -> None:
         """A unit is still whole when the backward is over."""
         self.record.collective("kept", "backward", unit, size, **self._place)
+
+    def _told(self, name: str) -> str:
+        """A collective, with the unit that it is of, and the segment that ran last."""
+        said = [name]
+        if layers := self.layers.get(self.unit):
+            said.append(f"of unit {self.unit} (layers {layers.start} to {layers.stop - 1})")
+        if self._phase:
+            said.append(f"in the {self._phase} of " + ", ".join(f"{name} {at}" for name, at in self._place.items()))
+        if self._segment:
+            said[-1] += f", in or after {self._segment}"
+        return " ".join(said)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if op.namespace == "c10d":
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
+            self._says(self._told(op._opname.strip("_")))
             # Other integers are how ranks agree on what is reduced; bytes are parameters of several dtypes.
             numbers = [t for t in tensors if t.is_floating_point() or t.dtype == torch.uint8]
             # DDP sends the buffers of modules ahead of a forward, whatever its unit is, before any segment runs. Their

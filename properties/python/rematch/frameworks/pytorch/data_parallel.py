@@ -11,9 +11,11 @@ the order of summation.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ import torch._dynamo  # noqa: F401  Imported now, once, and not by every rank.
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
@@ -42,25 +44,24 @@ from rematch.frameworks.pytorch.watch import Saves
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.record import Record
 
-# A rank normalizes and counts by its own rows.
+# A rank normalizes and counts by its own rows, which the harness's reference does not know. Samples of the subject's
+# own do so, too.
 OF_THE_BATCH = {"batch_norm", "moe", "delayed_scaling", "fp8", "kv_cache", "advancing_state"}
-# Reductions belong to one backward that follows its forward.
-OF_ONE_BACKWARD = {"forwards_first", "retain_graph", "partial_backwards", "several_losses"}
-ALONE = {"injected_failure", "failure_in_segment", "spectral_norm", "stateful_layer"}
+# A backward for some tensors does not reach parameters of FSDP2, which are other tensors while they are whole, and
+# reductions of DDP belong to one backward that follows its forward.
+OF_BACKWARDS = {"partial_backwards"}
+OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_losses"}
+ALONE = {"injected_failure", "failure_in_segment"}
 # Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 ALONE |= {"preserve_rng_off", "fresh_draws"}
 # There is nothing to share.
 ALONE |= {"one_row"}
-LACKS = OF_THE_BATCH | OF_ONE_BACKWARD | ALONE
+LACKS = OF_THE_BATCH | ALONE
 # DistributedDataParallel refuses a model without what trains.
-LACKS_OF = {"ddp": LACKS | {"nothing_trains"}, "fsdp2": LACKS}
+LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
 """Features that cases do not have."""
-LAYERS = tuple(
-    layer
-    for layer in MODULES
-    # A forward that normalizes the rows that it reads changes parameters by its rank's.
-    if "state" not in layer.declaration.partition(";")[2] and layer.name != "embedding_max_norm"
-)
+# A forward that normalizes the rows that it reads changes parameters by its rank's.
+LAYERS = tuple(layer for layer in MODULES if layer.name != "embedding_max_norm")
 
 
 @dataclass
@@ -92,6 +93,13 @@ class ParallelModel(TorchModel):
     def _wrap(self) -> None:
         raise NotImplementedError
 
+    def _is_recomputed(self, unit: nn.Module) -> bool:
+        """Whether a recomputation runs it."""
+        return False
+
+    def begins_backward(self, state: Forward) -> None:
+        """Is called ahead of the backwards of a forward."""
+
     def note_kept(self) -> None:
         """Notes what is still gathered."""
 
@@ -101,16 +109,16 @@ class ParallelModel(TorchModel):
         places = {self._made_of[i] for i, its in enumerate(used) if parameter in its}
         return places.pop() if len(places) == 1 else self._root
 
-    def _announce(self, units: dict[nn.Module, Segment | None], size: Callable[[Tensor], int], **says: bool) -> None:
-        """Notes what units there are, the root first, and how large the parts of their parameters are in a
-        collective."""
+    def _announce(self, units: dict[nn.Module, range], size: Callable[[Tensor], int], **says: bool) -> None:
+        """Notes what units there are and which layers run in each, the root first, and how large the parts of their
+        parameters are in a collective."""
         assert self.seen is not None and self.setup is not None
-        record, case = self.seen.record, self.request.case
-        says |= {"accumulates": self.setup.no_sync, "learns": self.setup.mode == "static_graph"}
-        for number, (unit, segment) in enumerate(units.items()):
-            begin, end = (0, len(case.layers)) if segment is None else (segment.begin, segment.end)
-            around = segment is not None and self.setup.mode == "checkpoint around"
-            record.unit(number, begin, end, stays=segment is None, recomputed=around, **says)
+        record, setup = self.seen.record, self.setup
+        says |= {"accumulates": setup.no_sync, "learns": setup.mode == "static_graph"}
+        for number, (unit, layers) in enumerate(units.items()):
+            self.seen.layers[number] = layers
+            stays, inner = setup.stays(number), self._is_recomputed(unit)
+            record.unit(number, layers.start, layers.stop, stays=stays, recomputed=inner, **says)
         numbers = {unit: number for number, unit in enumerate(units)}
         infos = self.request.model.parameters
         for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
@@ -119,26 +127,32 @@ class ParallelModel(TorchModel):
 
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         assert self.seen is not None
-        with self.seen.recomputation():
+        with self.seen.segment(segment.begin, segment.end):
             return self._run_within(segment, *inputs, state=state)
 
     def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         return super()._run_segment(segment, *inputs, state=state)
+
+    def _layer_function(self, index: int, state: Forward) -> Callable[..., Any]:
+        run, seen = super()._layer_function(index, state), self.seen
+
+        def runs(given: Any) -> Any:
+            assert seen is not None
+            with seen.segment(index, index + 1):
+                return run(given)
+
+        return runs
 
     def phase(self, name: str, state: Forward) -> AbstractContextManager[Any]:
         assert self.seen is not None
         return self.seen.phase(name, step=state.step, microbatch=state.microbatch)
 
     def forward(self, state: Forward) -> Values:
-        rest: list[Tensor] = []
-
-        def run(*inputs: Tensor) -> Tensor:
-            first, *rest[:] = self._run_model(state, inputs)
-            return first
-
-        # DDP takes all that a module returns for part of a loss.
         with self.phase("forward", state):
-            return (self._root(run, *state.inputs), *rest)
+            return self._run_root(state)
+
+    def _run_root(self, state: Forward) -> Values:
+        raise NotImplementedError
 
 
 @dataclass
@@ -149,7 +163,8 @@ class DdpModel(ParallelModel):
         assert self.setup is not None
         if not any(p.requires_grad for p in self._root.parameters()):
             raise Unsupported("DistributedDataParallel refuses a model without what trains")
-        self._announce({self._root: None}, lambda p: p.nbytes if p.requires_grad else 0, replicated=True)
+        everything = range(len(self.request.case.layers))
+        self._announce({self._root: everything}, lambda p: p.nbytes if p.requires_grad else 0, replicated=True)
         assert self.seen is not None
         # There is no other unit, whatever sends.
         self.seen.unit = 0
@@ -160,6 +175,16 @@ class DdpModel(ParallelModel):
         # A static graph is learned from a backward that reduces: before one, no_sync() ends in an
         # internal assertion, without checkpoints, too.
         self._learns = self.setup.mode == "static_graph"
+
+    def _run_root(self, state: Forward) -> Values:
+        rest: list[Tensor] = []
+
+        def run(*inputs: Tensor) -> Tensor:
+            first, *rest[:] = self._run_model(state, inputs)
+            return first
+
+        # DDP takes all that a module returns for part of a loss.
+        return (self._root(run, *state.inputs), *rest)
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
         assert self.setup is not None
@@ -181,28 +206,70 @@ class _Now(list[Any]):
 
 @dataclass
 class FsdpModel(ParallelModel):
-    """A model within fully_shard(), as is each segment of the plan, in the plain run, too. What
-    several segments share belongs to the model."""
+    """A model within fully_shard(), as are segments of the plan, layers, or both, in the plain run, too. What
+    several of them share belongs to what they are in."""
 
     def _place_segments(self) -> None:
-        self._units: dict[Segment, nn.Module] = {}
-        for number, segment in enumerate(self.request.case.plan.segments):
-            unit = self._units[segment] = Unit()
-            self._root.add_module(f"segment{number}", unit)
-            self._made_of[segment.begin : segment.end] = [unit] * (segment.end - segment.begin)
+        assert self.setup is not None
+        self._units: dict[Segment | int, nn.Module] = {}
+        self._layers = {self._root: range(len(self._made_of))}
+        """What runs in each unit."""
+        segments = self.request.case.plan.cut(len(self._made_of))
+        self._within = {layer for s in segments for layer in range(s.begin, s.end)}
+        if self.setup.units != "layers":
+            for number, segment in enumerate(self.request.case.plan.segments):
+                self._add(f"segment{number}", segment, range(segment.begin, segment.end))
+        if self.setup.units != "segments":
+            for layer in self._with_own():
+                self._add(f"layer{layer}", layer, range(layer, layer + 1))
+
+    def _with_own(self) -> list[int]:
+        """Layers that have parameters for themselves."""
+        used = self.request.model.layer_parameters
+        uses = Counter(parameter for its in used for parameter in its)
+        return [n for n, its in enumerate(used) if n in self._custom or any(uses[p] == 1 for p in its)]
+
+    def _add(self, name: str, key: Segment | int, layers: range) -> None:
+        unit = self._units[key] = Unit()
+        self._layers[unit] = layers
+        self._made_of[layers.start].add_module(name, unit)
+        self._made_of[layers.start : layers.stop] = [unit] * len(layers)
+
+    def _place(self, parameter: int) -> nn.Module:
+        used = self.request.model.layer_parameters
+        users = {i for i, its in enumerate(used) if parameter in its}
+        # The innermost comes last.
+        return [unit for unit, layers in self._layers.items() if users <= set(layers)][-1 if users else 0]
+
+    def _is_recomputed(self, unit: nn.Module) -> bool:
+        assert self.setup is not None
+        for key, its in self._units.items():
+            if its is unit:
+                return key in self._within if isinstance(key, int) else self.setup.mode == "checkpoint around"
+        return False
 
     def _wrap(self) -> None:
         self._parameters_of = _Now(self)
-        assert self.group is not None and self.seen is not None
-        group, segments = self.group, {unit: segment for segment, unit in self._units.items()}
-        self._announce({self._root: None, **segments}, lambda p: padded(p.shape, p.element_size(), group))
-        modules = self._modules = (self._root, *self._units.values())
+        assert self.group is not None and self.seen is not None and self.setup is not None
+        group, setup = self.group, self.setup
+
+        def size(p: Tensor) -> int:
+            return padded(p.shape, 2 if setup.low and p.is_floating_point() else p.element_size(), group)
+
+        self._announce(self._layers, size)
+        modules = self._modules = tuple(self._layers)
         for module in modules:
             module.remembers(modules)
         mesh = DeviceMesh.from_group(group, "cpu")
+        options: dict[str, Any] = {"mesh": mesh}
+        if setup.low:
+            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, output_dtype=torch.float32)
         for number, module in reversed(list(enumerate(modules))):
-            fully_shard(module, mesh=mesh)
+            if setup.reshard != "default":
+                options["reshard_after_forward"] = not setup.stays(number)
+            fully_shard(module, **options)
             module.told_apart(number, self.seen)
+        self._forwards = 0
 
     def note_kept(self) -> None:
         assert self.seen is not None
@@ -226,12 +293,22 @@ class FsdpModel(ParallelModel):
         return t.full_tensor() if isinstance(t, DTensor) else t
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
-        assert self.setup is not None
-        # A forward without a backward leaves the root whole, and the next one would not see what
-        # the optimizer did to its shards.
-        self._root.reshard()
-        self._root.set_requires_gradient_sync(last or not self.setup.no_sync)
+        # A forward without a backward leaves units whole, and the next one would not see what the optimizer did to
+        # their shards.
+        protocol = self.request.case.protocol
+        if not protocol.forwards_first or self._forwards % protocol.microbatches == 0:
+            for module in self._modules:
+                module.reshard()
+        self._forwards += 1
         return nullcontext()
+
+    def begins_backward(self, state: Forward) -> None:
+        assert self.setup is not None
+        protocol = self.request.case.protocol
+        last = state.microbatch == (0 if protocol.forwards_first else protocol.microbatches - 1)
+        self._root.set_requires_gradient_sync(last or not self.setup.no_sync)
+        # Prefetches go on to the forward whose backward is next.
+        self._root.set_is_last_backward(last or not protocol.forwards_first)
 
     def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
         modules = self._modules
@@ -243,18 +320,26 @@ class FsdpModel(ParallelModel):
             module.reshard()
         return output
 
+    def _run_root(self, state: Forward) -> Values:
+        return self._root(self._run_model, state, tuple(state.inputs))
+
     def _run_model(self, state: Forward, values: Values) -> Values:
         if self.request.checkpointed:
             return super()._run_model(state, values)
         case = self.request.case
         return self._run_range(0, len(case.layers), case.plan.segments, state, values)
 
+    def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
+        unit = self._units.get(index)
+        run = super()._run_layer
+        return run(index, state, values) if unit is None else unit(run, index, state, values)
+
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         assert self.setup is not None
         unit = self._units.get(segment)
         if not self.request.checkpointed:
-            assert unit is not None
-            return unit(self._run_range, segment.begin, segment.end, (), state, values)
+            run = self._run_range if unit is None else partial(unit, self._run_range)
+            return run(segment.begin, segment.end, (), state, values)
         if unit is None or self.setup.mode == "checkpoint around":
             return super()._run_checkpoint(segment, state, values)
         return unit(super()._run_checkpoint, segment, state, values)
@@ -274,6 +359,7 @@ class _RunOfRows(TorchRun):
 
     def backward(self, state: Forward) -> None:
         model, ran = self._model, bool(state.losses)
+        model.begins_backward(state)
         with model.phase("backward", state):
             super().backward(state)
             if ran:
@@ -315,8 +401,8 @@ class DataParallelSubject(TorchSubject):
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)
         self._case: Case | None = None
-        self._streams: list[list[dict[str, Any]]] = []
-        """Random states of each rank in the plain run."""
+        self._plain: Sequence[Answer] = ()
+        """What each rank shows in the plain run."""
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
@@ -335,7 +421,7 @@ class DataParallelSubject(TorchSubject):
 
     def _begin(self, case: Case) -> None:
         self._setup = setup_of(self._kind, case)
-        self._case, self._wrong, self._streams = case, "", []
+        self._case, self._wrong, self._plain = case, "", ()
 
     def run(self, request: Request, record: Record) -> None:
         if request.case is not self._case:
@@ -351,9 +437,9 @@ class DataParallelSubject(TorchSubject):
         if answers[0].error:
             return record.error(*answers[0].error)
         if not request.checkpointed:
-            self._streams = [answer.shown.entries("streams") for answer in answers]
-        elif self._streams:
-            wrong = wrong or strayed(self._streams, answers)
+            self._plain = answers
+        elif self._plain:
+            wrong = wrong or strayed(self._plain, answers)
         # An error of the plain run would not be judged.
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
@@ -367,6 +453,8 @@ class DataParallelSubject(TorchSubject):
         for answer in answers:
             if answer.unsupported:
                 raise Unsupported(answer.unsupported)
+            if answer.error and self._setup.low and not request.checkpointed:
+                raise Unsupported(f"a layer does not run in bfloat16: {answer.failed}")
         unused = _unused(answers[0], request.model)
         if self._setup.mode == "default" and not request.checkpointed and unused:
             # PyTorch wants to be told.
@@ -378,7 +466,7 @@ class DataParallelSubject(TorchSubject):
         """In a rank: runs its rows."""
         request, setup = job
         answer = Answer()
-        seen = Collectives(answer.shown)
+        seen = Collectives(answer.shown, partial(self._ranks.says, rank))
         mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
         kind = DdpModel if setup.kind == "ddp" else FsdpModel
         memory = Memory()

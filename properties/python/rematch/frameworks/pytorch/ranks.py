@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from itertools import zip_longest
 from multiprocessing import Pipe, get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -53,6 +54,7 @@ class Ranks:
         # In memory: no folder is left behind where this process is killed.
         self._store = -1
         self._stacks: list[int] = []
+        self._said: list[int] = []
 
     def ask(self, job: Any, ranks: int, seconds: float) -> list[Any]:
         """The answers of the first `ranks`, each of which gets the job, and has so many of the
@@ -91,14 +93,15 @@ class Ranks:
         for file in self._files():
             os.close(file)
         self._processes, self._connections = [], []
-        self._store, self._stacks = -1, []
+        self._store, self._stacks, self._said = -1, [], []
 
     def _files(self) -> list[int]:
-        return [file for file in (self._store, *self._stacks) if file >= 0]
+        return [file for file in (self._store, *self._stacks, *self._said) if file >= 0]
 
     def _start(self) -> None:
         self._store = os.memfd_create("store")
         self._stacks = [os.memfd_create(f"stacks{rank}") for rank in range(MOST)]
+        self._said = [os.memfd_create(f"said{rank}") for rank in range(MOST)]
         context = get_context("fork")
         for rank in range(MOST):
             ours, theirs = Pipe()
@@ -140,6 +143,8 @@ class Ranks:
                 job, ranks = connection.recv()
             except EOFError:
                 os._exit(0)
+            os.ftruncate(self._said[rank], 0)
+            os.lseek(self._said[rank], 0, os.SEEK_SET)
             connection.send(self._work(job, rank, groups[ranks]))
 
     def _lose(self, dead: set[int], silent: set[int], answers: dict[int, Any]) -> None:
@@ -152,9 +157,26 @@ class Ranks:
         told_by = time.monotonic() + GRACE
         for rank in silent:
             places[rank] = self._stack(rank, told_by) or "does not say where it is"
+        parting = self._parting(sorted(places))
         self.stop()
         told = [f"rank {rank}: {places[rank]}" for rank in sorted(places)]
-        raise Lost("\n".join([f"of its ranks, {numbers} {what}", *told]))
+        raise Lost("\n".join([f"of its ranks, {numbers} {what}", *told, *parting]))
+
+    def says(self, rank: int, what: str) -> None:
+        """Is called in a rank ahead of each call for which it may have to wait for others."""
+        os.write(self._said[rank], f"{what}\n".encode())
+
+    def _parting(self, ranks: Sequence[int]) -> list[str]:
+        """A line that tells the first of those calls that not all ranks make alike."""
+        said = {}
+        for rank in ranks:
+            file = self._said[rank]
+            said[rank] = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace").splitlines()
+        for number, calls in enumerate(zip_longest(*said.values(), fillvalue="none")):
+            if len(set(calls)) > 1:
+                told = (f"rank {rank} calls {call}" for rank, call in zip(said, calls, strict=True))
+                return [f"they part at collective {number + 1}: {'; '.join(told)}"]
+        return []
 
     def _death(self, rank: int) -> str:
         process = self._processes[rank]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rematch.case import Case
 from rematch.protocol import Unsupported
@@ -14,7 +14,13 @@ MODES = {
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes")}
 OPTIONS = {
     "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single")},
-    "fsdp2": {"mode": MODES["fsdp2"], **_BOTH},
+    "fsdp2": {
+        "mode": MODES["fsdp2"],
+        **_BOTH,
+        "units": ("segments", "layers", "both"),
+        "reshard": ("default", "always", "never", "in turns"),
+        "precision": ("float32", "bfloat16"),
+    },
 }
 SHARES = {kind: {"no_sync": 0.75} for kind in OPTIONS}
 
@@ -30,6 +36,16 @@ class Setup:
     """Gradients are reduced in the last microbatch of a step only."""
     buckets: bool
     """DDP puts several parameters into a bucket."""
+    units: str = "segments"
+    """The parts of a model that fully_shard() makes units, beside the model itself."""
+    reshard: str = "default"
+    """Units that are sharded again after their forward."""
+    low: bool = False
+    """Parameters are gathered, and run, in bfloat16."""
+
+    def stays(self, unit: int) -> bool:
+        """Whether a unit stays whole after its forward; the model is number 0."""
+        return {"default": unit == 0, "never": True, "in turns": unit % 2 == 1}.get(self.reshard, False)
 
 
 def setup_of(kind: str, case: Case) -> Setup:
@@ -41,4 +57,9 @@ def setup_of(kind: str, case: Case) -> Setup:
     ranks = int(chosen["ranks"]) if rows >= 4 else 2
     # Where in a bucket it lies decides in which order four gradients are added up.
     shared = ranks == 2 and chosen.get("buckets") == "shared"
-    return Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared)
+    setup = Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared)
+    if kind == "ddp":
+        return setup
+    # Without a layer of the subject's own, the reference says what the numbers are, and knows of no such casts.
+    low = chosen["precision"] == "bfloat16" and any(layer.kind == "custom" for layer in case.layers)
+    return replace(setup, units=chosen["units"], reshard=chosen["reshard"], low=low)

@@ -86,6 +86,35 @@ def test_ddp_reduces_nothing_where_no_parameter_gets_a_gradient_but_to_learn_a_s
     assert record.get("collectives", []) == (learned if mode == "static_graph" else [])
 
 
+SKIPS = """
+import torch.distributed as dist
+from rematch import serve
+from rematch.frameworks.pytorch import data_parallel as parallel
+
+real = parallel.FsdpModel.begins_backward
+
+def begins_backward(model, state):
+    real(model, state)
+    if model.request.checkpointed and dist.get_rank() == 1:
+        model._modules[1].set_requires_gradient_sync(False)
+
+parallel.FsdpModel.begins_backward = begins_backward
+serve(parallel.DataParallelSubject("fsdp2", limit=4))
+"""
+
+
+def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_segment():
+    with Harness(sys.executable, "-c", SKIPS) as subject:
+        subject.hello()
+        subject.record(**run_of(of(*UNITS, "checkpoint around")))
+        error = subject.record(checkpointed=True)["error"]
+    assert error["kind"] == "Hang"
+    reduction = "reduce_scatter_base of unit 1 (layers 0 to 1) in the backward of step 0, microbatch 0, in or after layers 0 to 1"
+    last = error["message"].splitlines()[-1]
+    assert last.startswith("they part at collective ")
+    assert f"rank 0 calls {reduction}; rank 1 calls none" in last, error["message"]
+
+
 def planted(trouble, case):
     """As seen(), in a process of its own: in a copy of one, the library would be there before the trouble."""
     with Harness(sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2") as subject:
