@@ -186,11 +186,12 @@ class Seen {
 
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
   /// also where it prefetches. But a recomputation gathers those within its segment in the order in
-  /// which they run. The order of reductions is not judged: a unit whose inputs require no grad is
+  /// which they run, and where a unit ends with one within it, that one may come first, and what it
+  /// prefetches. The order of reductions is not judged: a unit whose inputs require no grad is
   /// reduced when all else is over.
   std::optional<Violation> judge_order() const {
     std::array<const Implied*, 3> last{};
-    const Implied* last_of_backward = nullptr;
+    std::vector<const Implied*> in_backward;
     // Each further backward begins anew.
     int restarts = e_.c.protocol.backwards - 1;
     for (const CollectiveReading& c : seen_) {
@@ -201,9 +202,13 @@ class Seen {
       const bool in_forward = c.phase == Phase::forward;
       const Implied* after = nullptr;
       if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
-      if (!in_forward && last_of_backward != nullptr) {
+      const bool is_around = std::any_of(in_backward.begin(), in_backward.end(), [&](auto* inner) {
+        return next.unit->begin <= inner->unit->begin && inner->unit->end == next.unit->end;
+      });
+      if (!in_forward && is_around) continue;
+      if (!in_forward && !in_backward.empty()) {
         const auto [begin, end] = segment_of(next);
-        if (end > segment_of(*last_of_backward).second) after = last_of_backward;
+        if (end > segment_of(*in_backward.back()).second) after = in_backward.back();
         if (before != nullptr && segment_of(*before) == std::pair(begin, end)) {
           const bool early = c.phase == Phase::recomputation
                                  ? next.unit->begin < before->unit->begin
@@ -213,6 +218,7 @@ class Seen {
       }
       if (after != nullptr && !in_forward && restarts-- > 0) {
         last = {};
+        in_backward.clear();
         after = nullptr;
       }
       if (after != nullptr) {
@@ -220,7 +226,7 @@ class Seen {
                          name(*after) + " before " + name(next));
       }
       before = &next;
-      if (!in_forward) last_of_backward = &next;
+      if (!in_forward) in_backward.push_back(&next);
     }
     return std::nullopt;
   }

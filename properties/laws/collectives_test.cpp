@@ -268,18 +268,24 @@ TEST_CASE("what is reduced of a module of the subject's own is what the plain ru
 
 /// Units of the layers 0 and 2 within one that is the whole model, with the gathers of one forward
 /// and its backward in that order.
-Change gathers(std::vector<std::pair<Phase, int>> order) {
-  return [order](Synthetic& s) {
+/// `shared`: half of the parameters belong to the whole.
+Change gathers(std::vector<std::pair<Phase, int>> order, bool shared = false) {
+  return [order, shared](Synthetic& s) {
     for (Record* r : {&s.plain, &s.checkpointed}) {
-      r->units = {{0, 0, 3, false, true}, {1, 0, 1}, {2, 2, 3}};
+      r->units = {{0, 0, 3}, {1, 0, 1}, {2, 2, 3}};
       r->units[1].recomputed = r->units[2].recomputed = true;
-      for (ShardReading& p : r->shards) p.unit = p.parameter < 2 ? 1 : 2;
+      for (ShardReading& p : r->shards) {
+        p.unit = shared && p.parameter % 2 == 1 ? 0 : p.parameter < 2 ? 1 : 2;
+      }
+      const std::int64_t bytes = shared ? 16 : 32;
       r->collectives.clear();
       for (const auto& [phase, unit] : order) {
-        r->collectives.push_back({0, 0, Kind::gather, phase, unit, 32});
+        r->collectives.push_back({0, 0, Kind::gather, phase, unit, unit == 0 ? 32 : bytes});
       }
-      for (const int unit : {1, 2}) {
-        r->collectives.push_back({0, 0, Kind::reduce, Phase::backward, unit, 32});
+      for (const int unit : {0, 1, 2}) {
+        if (unit == 0 && !shared) continue;
+        const std::int64_t sent = unit == 0 ? 32 : bytes;
+        r->collectives.push_back({0, 0, Kind::reduce, Phase::backward, unit, sent});
       }
     }
   };
@@ -293,6 +299,10 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   const auto r = Phase::recomputation;
   CHECK(told(c, gathers({{f, 1}, {f, 2}, {b, 2}, {b, 1}})).empty());
   CHECK(tells(told(c, gathers({{f, 2}, {f, 1}, {b, 2}, {b, 1}})), "order of gathers"));
+  // A unit around one that ends it waits for that, and for what that prefetches.
+  CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 0}, {b, 2}, {b, 1}}, true)).empty());
+  CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true)).empty());
+  CHECK(tells(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}, {b, 2}}, true)), "order"));
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {b, 1}, {b, 2}})), "order of gathers"));
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {r, 1}, {r, 2}})), "order of gathers"));
   c.plan.segments = {segment(0, 3, Variant::non_reentrant)};

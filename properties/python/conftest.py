@@ -58,3 +58,10 @@ def ddp(starts: type[Harness]) -> Iterator[Harness]:
     with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
         harness.hello()
         yield harness
+
+
+@pytest.fixture(scope="module")
+def fsdp2(starts: type[Harness]) -> Iterator[Harness]:
+    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
+        harness.hello()
+        yield harness

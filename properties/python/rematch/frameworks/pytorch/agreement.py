@@ -116,7 +116,8 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
         for place, before in wanted.shown.arrays.items():
             after = answer.shown.arrays.get(place)
             if place[0] == "buffer" and _bits(before) != _bits(after):
-                return f"buffer {place[3]} of rank {rank}: {_told(before)} in the plain run, {_told(after)}" if rank else ""
+                told = f"{_told(before)} in the plain run, {_told(after)}"
+                return f"buffer {place[3]} of rank {rank}: {told}" if rank else ""
     return ""
 
 

@@ -11,10 +11,8 @@ the order of summation.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -22,22 +20,20 @@ import numpy as np
 import torch
 import torch._dynamo  # noqa: F401  Imported now, once, and not by every rank.
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
-from rematch.case import Case, Model, Segment
+from rematch.case import Case, Model
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
-from rematch.frameworks.pytorch.collectives import Collectives, Unit, padded
+from rematch.frameworks.pytorch.collectives import Collectives
 from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.memory import Memory
-from rematch.frameworks.pytorch.model import Forward, TorchModel, Values, wire
+from rematch.frameworks.pytorch.model import Forward, wire
 from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.parallel_model import DdpModel
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
+from rematch.frameworks.pytorch.sharded_model import FsdpModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves
@@ -64,294 +60,6 @@ LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS 
 LAYERS = tuple(layer for layer in MODULES if layer.name != "embedding_max_norm")
 
 
-@dataclass
-class ParallelModel(TorchModel):
-    """A model whose parameters are those of a module that is run in parallel."""
-
-    setup: Setup | None = None
-    group: dist.ProcessGroup | None = None
-    seen: Collectives | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._root: nn.Module = Unit()
-        self._made_of = [self._root] * len(self.request.case.layers)
-        """The module that each layer belongs to."""
-        self._place_segments()
-        infos = enumerate(self.request.model.parameters)
-        # Those of modules of the subject's own are part of these.
-        self._bare = [index for index, info in infos if info.layer not in self._custom]
-        for index in self._bare:
-            self._place(index).register_parameter(f"p{index}", self.parameters[index])
-        for layer, own in self._custom.items():
-            self._made_of[layer].add_module(f"m{layer}", own.module)
-        self._wrap()
-
-    def _place_segments(self) -> None:
-        """Gives segments modules of their own."""
-
-    def _wrap(self) -> None:
-        raise NotImplementedError
-
-    def _is_recomputed(self, unit: nn.Module) -> bool:
-        """Whether a recomputation runs it."""
-        return False
-
-    def begins_backward(self, state: Forward) -> None:
-        """Is called ahead of the backwards of a forward."""
-
-    def note_kept(self) -> None:
-        """Notes what is still gathered."""
-
-    def _place(self, parameter: int) -> nn.Module:
-        """That of all layers that use it, or the root."""
-        used = self.request.model.layer_parameters
-        places = {self._made_of[i] for i, its in enumerate(used) if parameter in its}
-        return places.pop() if len(places) == 1 else self._root
-
-    def _announce(self, units: dict[nn.Module, range], size: Callable[[Tensor], int], **says: bool) -> None:
-        """Notes what units there are and which layers run in each, the root first, and how large the parts of their
-        parameters are in a collective."""
-        assert self.seen is not None and self.setup is not None
-        record, setup = self.seen.record, self.setup
-        says |= {"accumulates": setup.no_sync, "learns": setup.mode == "static_graph"}
-        for number, (unit, layers) in enumerate(units.items()):
-            self.seen.layers[number] = layers
-            stays, inner = setup.stays(number), self._is_recomputed(unit)
-            record.unit(number, layers.start, layers.stop, stays=stays, recomputed=inner, **says)
-        numbers = {unit: number for number, unit in enumerate(units)}
-        infos = self.request.model.parameters
-        for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
-            unit = self._made_of[info.layer] if info.layer in self._custom else self._place(index)
-            record.shard(numbers[unit], index, sum(map(size, parts)))
-
-    def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
-        assert self.seen is not None
-        with self.seen.segment(segment.begin, segment.end):
-            return self._run_within(segment, *inputs, state=state)
-
-    def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
-        return super()._run_segment(segment, *inputs, state=state)
-
-    def _layer_function(self, index: int, state: Forward) -> Callable[..., Any]:
-        run, seen = super()._layer_function(index, state), self.seen
-
-        def runs(given: Any) -> Any:
-            assert seen is not None
-            with seen.segment(index, index + 1):
-                return run(given)
-
-        return runs
-
-    def phase(self, name: str, state: Forward) -> AbstractContextManager[Any]:
-        assert self.seen is not None
-        return self.seen.phase(name, step=state.step, microbatch=state.microbatch)
-
-    def forward(self, state: Forward) -> Values:
-        with self.phase("forward", state):
-            return self._run_root(state)
-
-    def _run_root(self, state: Forward) -> Values:
-        raise NotImplementedError
-
-
-@dataclass
-class DdpModel(ParallelModel):
-    """A model within DistributedDataParallel."""
-
-    def _wrap(self) -> None:
-        assert self.setup is not None
-        if not any(p.requires_grad for p in self._root.parameters()):
-            raise Unsupported("DistributedDataParallel refuses a model without what trains")
-        everything = range(len(self.request.case.layers))
-        self._announce({self._root: everything}, lambda p: p.nbytes if p.requires_grad else 0, replicated=True)
-        assert self.seen is not None
-        # There is no other unit, whatever sends.
-        self.seen.unit = 0
-        options: dict[str, Any] = {} if self.setup.buckets else {"bucket_cap_mb": 1e-6}
-        if self.setup.mode != "default":
-            options[self.setup.mode] = True
-        self._root = DistributedDataParallel(self._root, process_group=self.group, **options)
-        # A static graph is learned from a backward that reduces: before one, no_sync() ends in an
-        # internal assertion, without checkpoints, too.
-        self._learns = self.setup.mode == "static_graph"
-
-    def _run_root(self, state: Forward) -> Values:
-        rest: list[Tensor] = []
-
-        def run(*inputs: Tensor) -> Tensor:
-            first, *rest[:] = self._run_model(state, inputs)
-            return first
-
-        # DDP takes all that a module returns for part of a loss.
-        return (self._root(run, *state.inputs), *rest)
-
-    def microbatch(self, last: bool) -> AbstractContextManager[Any]:
-        assert self.setup is not None
-        reduces = last or self._learns or not self.setup.no_sync
-        self._learns = False
-        return nullcontext() if reduces else self._root.no_sync()
-
-
-class _Now(list[Any]):
-    """The parameters of layers as they are when they are asked for."""
-
-    def __init__(self, model: FsdpModel) -> None:
-        super().__init__()
-        self._model = model
-
-    def __getitem__(self, layer: Any) -> Any:
-        return self._model.now(layer)
-
-
-@dataclass
-class FsdpModel(ParallelModel):
-    """A model within fully_shard(), as are segments of the plan, layers, or both, in the plain run, too. What
-    several of them share belongs to what they are in."""
-
-    def _place_segments(self) -> None:
-        assert self.setup is not None
-        self._units: dict[Segment | int, nn.Module] = {}
-        self._layers = {self._root: range(len(self._made_of))}
-        """What runs in each unit."""
-        segments = self.request.case.plan.cut(len(self._made_of))
-        self._within = {layer for s in segments for layer in range(s.begin, s.end)}
-        if self.setup.units != "layers":
-            for number, segment in enumerate(self.request.case.plan.segments):
-                self._add(f"segment{number}", segment, range(segment.begin, segment.end))
-        if self.setup.units != "segments":
-            for layer in self._with_own():
-                self._add(f"layer{layer}", layer, range(layer, layer + 1))
-
-    def _with_own(self) -> list[int]:
-        """Layers that have parameters for themselves."""
-        used = self.request.model.layer_parameters
-        uses = Counter(parameter for its in used for parameter in its)
-        return [n for n, its in enumerate(used) if n in self._custom or any(uses[p] == 1 for p in its)]
-
-    def _add(self, name: str, key: Segment | int, layers: range) -> None:
-        unit = self._units[key] = Unit()
-        self._layers[unit] = layers
-        self._made_of[layers.start].add_module(name, unit)
-        self._made_of[layers.start : layers.stop] = [unit] * len(layers)
-
-    def _place(self, parameter: int) -> nn.Module:
-        used = self.request.model.layer_parameters
-        users = {i for i, its in enumerate(used) if parameter in its}
-        # The innermost comes last.
-        return [unit for unit, layers in self._layers.items() if users <= set(layers)][-1 if users else 0]
-
-    def _is_recomputed(self, unit: nn.Module) -> bool:
-        assert self.setup is not None
-        for key, its in self._units.items():
-            if its is unit:
-                return key in self._within if isinstance(key, int) else self.setup.mode == "checkpoint around"
-        return False
-
-    def _wrap(self) -> None:
-        self._parameters_of = _Now(self)
-        assert self.group is not None and self.seen is not None and self.setup is not None
-        group, setup = self.group, self.setup
-
-        def size(p: Tensor) -> int:
-            return padded(p.shape, 2 if setup.low and p.is_floating_point() else p.element_size(), group)
-
-        self._announce(self._layers, size)
-        modules = self._modules = tuple(self._layers)
-        for module in modules:
-            module.remembers(modules)
-        mesh = DeviceMesh.from_group(group, "cpu")
-        options: dict[str, Any] = {"mesh": mesh}
-        if setup.low:
-            options["mp_policy"] = MixedPrecisionPolicy(param_dtype=torch.bfloat16, output_dtype=torch.float32)
-        for number, module in reversed(list(enumerate(modules))):
-            if setup.reshard != "default":
-                options["reshard_after_forward"] = not setup.stays(number)
-            fully_shard(module, **options)
-            module.told_apart(number, self.seen)
-        self._forwards = 0
-
-    def note_kept(self) -> None:
-        assert self.seen is not None
-        for number, module in enumerate(self._modules):
-            if size := module.gathered():
-                self.seen.note_kept(number, size)
-
-    def now(self, layer: int) -> list[Tensor]:
-        """The parameters of a layer, sharded unless its module runs."""
-        used = self.request.model.layer_parameters[layer]
-        tensors = [getattr(self._place(p), f"p{p}") for p in used]
-        return [t.detach() for t in tensors] if layer in self.request.detached_layers else tensors
-
-    def trained(self) -> list[list[Tensor]]:
-        groups = super().trained()
-        for index in self._bare:
-            groups[index][:] = [getattr(self._place(index), f"p{index}")]
-        return groups
-
-    def whole(self, t: Tensor) -> Tensor:
-        return t.full_tensor() if isinstance(t, DTensor) else t
-
-    def microbatch(self, last: bool) -> AbstractContextManager[Any]:
-        # A forward without a backward leaves units whole, and the next one would not see what the optimizer did to
-        # their shards.
-        protocol = self.request.case.protocol
-        if not protocol.forwards_first or self._forwards % protocol.microbatches == 0:
-            for module in self._modules:
-                module.reshard()
-        self._forwards += 1
-        return nullcontext()
-
-    def begins_backward(self, state: Forward) -> None:
-        assert self.setup is not None
-        protocol = self.request.case.protocol
-        last = state.microbatch == (0 if protocol.forwards_first else protocol.microbatches - 1)
-        self._root.set_requires_gradient_sync(last or not self.setup.no_sync)
-        # Prefetches go on to the forward whose backward is next.
-        self._root.set_is_last_backward(last or not protocol.forwards_first)
-
-    def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
-        modules = self._modules
-        for module in modules:
-            module.reshard()
-            module.unshard()
-        output = super().evaluate(inputs)
-        for module in modules:
-            module.reshard()
-        return output
-
-    def _run_root(self, state: Forward) -> Values:
-        return self._root(self._run_model, state, tuple(state.inputs))
-
-    def _run_model(self, state: Forward, values: Values) -> Values:
-        if self.request.checkpointed:
-            return super()._run_model(state, values)
-        case = self.request.case
-        return self._run_range(0, len(case.layers), case.plan.segments, state, values)
-
-    def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
-        unit = self._units.get(index)
-        run = super()._run_layer
-        return run(index, state, values) if unit is None else unit(run, index, state, values)
-
-    def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
-        assert self.setup is not None
-        unit = self._units.get(segment)
-        if not self.request.checkpointed:
-            run = self._run_range if unit is None else partial(unit, self._run_range)
-            return run(segment.begin, segment.end, (), state, values)
-        if unit is None or self.setup.mode == "checkpoint around":
-            return super()._run_checkpoint(segment, state, values)
-        return unit(super()._run_checkpoint, segment, state, values)
-
-    def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
-        assert self.setup is not None
-        unit = self._units.get(segment)
-        if unit is None or self.setup.mode != "checkpoint around":
-            return super()._run_within(segment, *inputs, state=state)
-        return unit(super()._run_within, segment, *inputs, state=state)
-
-
 class _RunOfRows(TorchRun):
     """The run of a rank, whose loss counts as much as it has rows."""
 
@@ -366,7 +74,12 @@ class _RunOfRows(TorchRun):
                 model.note_kept()
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
-        loss = super()._loss(output, target)
+        return self._shared(super()._loss(output, target))
+
+    def _auxiliary_loss(self, output: Tensor) -> Tensor:
+        return self._shared(super()._auxiliary_loss(output))
+
+    def _shared(self, loss: Tensor) -> Tensor:
         return loss if self.share == 1 else loss * self.share
 
 

@@ -111,6 +111,10 @@ class ParallelScript(TorchScript):
         self._setup, self._sharded = setup, setup.kind == "fsdp2"
         if aspect in (*COUNTED, "trial"):
             raise Unsupported(f"no script counts on several ranks what {found.law} compares")
+        if setup.units != "segments":
+            raise Unsupported("no script makes units of layers")
+        if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.ranks:
+            raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect)
         # One forward is written like several.
         self._many, self._where = True, "step {step}, microbatch {i}: "
@@ -161,9 +165,17 @@ class ParallelScript(TorchScript):
         lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
         setup = self._setup
         if self._sharded:
-            lines.append('mesh = init_device_mesh("cpu", (RANKS,))')
-            lines.append(f"for module in ({', '.join([*self._units, 'model'])},):")
-            lines.append("    fully_shard(module, mesh=mesh)")
+            lines += ['mesh = init_device_mesh("cpu", (RANKS,))', f"units = ({', '.join([*self._units, 'model'])},)"]
+            low = ""
+            if setup.low:
+                lines.append("low = torch.bfloat16")
+                low = "mp_policy=MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)"
+            again = tuple(not setup.stays(number) for number in (*range(1, len(self._units) + 1), 0))
+            if setup.reshard == "default":
+                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', low)}"]
+            else:
+                shard = call("fully_shard", "unit", "mesh=mesh", "reshard_after_forward=again", low)
+                lines += [f"for unit, again in zip(units, {again}):", f"    {shard}"]
         else:
             mode = "" if setup.mode == "default" else f"{setup.mode}=True"
             # So little that each parameter has a bucket of its own.
@@ -186,14 +198,28 @@ class ParallelScript(TorchScript):
         even = count % self._setup.ranks == 0
         return super()._loss() if even else f"{super()._loss()} * (len(x) * RANKS / {count})"
 
+    def _synced(self, last: str) -> list[str]:
+        waits = self._setup.no_sync and self._protocol.microbatches > 1
+        return [f"model.set_requires_gradient_sync({last})"] if waits else []
+
+    def _resharded(self) -> list[str]:
+        """Shards what a forward without a backward left whole."""
+        return ["for unit in units:", "    unit.reshard()"]
+
+    def _in_turn(self, forward: list[str], backward: list[str], step: list[str]) -> list[str]:
+        p = self._protocol
+        if not p.forwards_first:
+            return super()._in_turn(forward, backward, step)
+        last = f"i % {p.microbatches} == 0"
+        before = [*self._synced(last), f"model.set_is_last_backward({last})"]
+        return super()._in_turn(forward, [*before, *backward], [*step, *self._resharded()])
+
     def _microbatch(self, lines: list[str]) -> list[str]:
         count = self._protocol.microbatches
-        waits = self._setup.no_sync and count > 1
         last = f"i % {count} == {count - 1}"
         if self._sharded:
-            synced = [f"model.set_requires_gradient_sync({last})"] if waits else []
-            return ["model.reshard()", *synced, *lines]
-        if not waits:
+            return [*self._resharded(), *self._synced(last), *lines]
+        if not self._synced(last):
             return lines
         # A static graph is learned from a backward that reduces.
         learns = "i == 0 or " if self._setup.mode == "static_graph" else ""

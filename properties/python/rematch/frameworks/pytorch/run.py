@@ -162,7 +162,7 @@ class TorchRun(Steps):
                 outputs = self._model.forward(state)
             losses = [self._loss(outputs[0], wanted)]
             if protocol.auxiliary_losses:
-                losses += [mean_square(rows(output)) for output in outputs[1:]]
+                losses += [self._auxiliary_loss(output) for output in outputs[1:]]
         for index, output in enumerate(outputs):
             self.note("output", output, index=index, **place)
         for index, loss in enumerate(losses):
@@ -175,6 +175,9 @@ class TorchRun(Steps):
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
         return loss_of(self.protocol.loss, rows(output), target)
+
+    def _auxiliary_loss(self, output: Tensor) -> Tensor:
+        return mean_square(rows(output))
 
     def _infer(self, state: Forward) -> None:
         """Evaluates the model under its plan, between a forward and its backward."""

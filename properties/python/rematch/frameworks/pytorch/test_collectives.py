@@ -47,13 +47,6 @@ EXPECTED = [
 ]
 
 
-@pytest.fixture(scope="module")
-def fsdp2(starts):
-    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
-        harness.hello()
-        yield harness
-
-
 @pytest.mark.parametrize("mode", ["checkpoint within", "checkpoint around"])
 def test_each_unit_of_fsdp2_is_gathered_once_forward_and_once_backward(fsdp2, mode):
     found, record = seen(fsdp2, of(*UNITS, mode))
@@ -67,6 +60,36 @@ def test_each_unit_of_fsdp2_is_gathered_once_forward_and_once_backward(fsdp2, mo
         "accumulates": True,
         **({"recomputed": True} if mode == "checkpoint around" else {}),
     }
+
+
+def told(record):
+    """Kind, phase, unit and microbatch of each in short."""
+    return " ".join(f"{c['kind'][0]}{c['phase'][0]}{c['unit']}.{c.get('microbatch', 0)}" for c in record["collectives"])
+
+
+# Layers 0 and 2 have parameters; the model itself has none.
+@pytest.mark.parametrize(
+    ("options", "protocol", "expected"),
+    [
+        ({"reshard": "never"}, {}, "gf1.0 gf2.0 rb2.0 rb1.0"),
+        ({"reshard": "in turns"}, {}, "gf1.0 gf2.0 gb2.0 rb2.0 rb1.0"),
+        ({"units": "layers"}, {}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0"),
+        ({"units": "both"}, {}, "gf3.0 gf4.0 gb4.0 gb3.0 rb4.0 rb3.0"),
+        # With one forward waiting, the backward of the other one prefetches for it.
+        (
+            {},
+            {"microbatches": 2, "forwards_first": True},
+            "gf1.0 gf2.0 gf1.1 gf2.1 gb2.1 gb1.1 gb2.1 gb1.0 rb2.0 rb1.0",
+        ),
+        ({}, {"backwards": 2}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0 gb2.0 rb2.0 gb1.0 rb1.0"),
+    ],
+)
+def test_what_stays_whole_waits_or_runs_again_is_gathered_as_often(fsdp2, options, protocol, expected):
+    case = of(*UNITS, "checkpoint within", **protocol)
+    case["options"] |= options
+    plain = fsdp2.record(**run_of(case))
+    checkpointed = fsdp2.record(checkpointed=True)
+    assert (told(plain), told(checkpointed)) == (expected, expected)
 
 
 def test_ddp_reduces_every_parameter_once_where_it_reduces(ddp):
@@ -109,7 +132,8 @@ def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_
         subject.record(**run_of(of(*UNITS, "checkpoint around")))
         error = subject.record(checkpointed=True)["error"]
     assert error["kind"] == "Hang"
-    reduction = "reduce_scatter_base of unit 1 (layers 0 to 1) in the backward of step 0, microbatch 0, in or after layers 0 to 1"
+    where = "in the backward of step 0, microbatch 0, in or after layers 0 to 1"
+    reduction = f"reduce_scatter_base of unit 1 (layers 0 to 1) {where}"
     last = error["message"].splitlines()[-1]
     assert last.startswith("they part at collective ")
     assert f"rank 0 calls {reduction}; rank 1 calls none" in last, error["message"]

@@ -20,7 +20,7 @@ if sys.platform != "linux":
 from rematch.arrays import decode, encode  # noqa: E402
 from rematch.case import case_from_json  # noqa: E402
 from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
-from rematch.frameworks.pytorch.agreement import Answer, difference  # noqa: E402
+from rematch.frameworks.pytorch.agreement import Answer, difference, strayed  # noqa: E402
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
@@ -118,8 +118,9 @@ def test_the_options_of_a_case_are_every_way_to_run_it(parallel):
     case = chain("tanh", input=(4, 2))
     chosen = [dict(zip(OPTIONS[kind], values, strict=True)) for values in product(*OPTIONS[kind].values())]
     setups = {setup_of(kind, case_from_json({**case, "options": options})) for options in chosen}
-    # Buckets are shared on two ranks alone.
-    assert len(setups) == len(MODES[kind]) * 2 * (3 if kind == "ddp" else 2)
+    # Buckets are shared on two ranks alone, and nothing is low without a layer of the subject's own.
+    rest = 3 if kind == "ddp" else 2 * len(OPTIONS[kind]["units"]) * len(OPTIONS[kind]["reshard"])
+    assert len(setups) == len(MODES[kind]) * 2 * rest
     assert setup_of(kind, case_from_json(case)).mode == MODES[kind][0]
     with pytest.raises(Unsupported):
         setup_of("ddp", case_from_json(chain("tanh", input=(1, 2))))
@@ -307,6 +308,19 @@ def test_ranks_agree_in_which_arrays_there_are_and_in_what_is_said_of_them():
     marked = Answer()
     marked.shown.observe("parameter_gradient", np.float32([1, 2]), step=1, requires_grad=True)
     assert "rank 1 has [1. 2.] requires_grad=True" in difference([answer(), marked])
+
+
+def test_each_rank_has_the_state_of_layers_that_its_own_plain_run_has():
+    def seen(*values):
+        ranks = [Answer() for _ in values]
+        for rank, value in zip(ranks, values, strict=True):
+            rank.shown.observe("buffer", np.float32([value]))
+        return ranks
+
+    assert difference(seen(1, 2)) == "" and strayed(seen(1, 2), seen(1, 2)) == ""
+    assert strayed(seen(1, 2), seen(1, 3)) == "buffer 0 of rank 1: [2.] in the plain run, [3.]"
+    # Laws judge those of the first rank.
+    assert strayed(seen(1, 2), seen(3, 2)) == ""
 
 
 def test_ranks_agree_in_hooks_grad_flags_units_and_what_collectives_are_of_which_unit():

@@ -6,6 +6,7 @@ import pytest
 from cases import chain, segment
 
 from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.setup import OPTIONS
 from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, TIED, TRAINABLE, TWICE, VARIANTS, of, plan
 from rematch.frameworks.pytorch.test_export import ask, finding, run
 
@@ -58,6 +59,23 @@ def test_what_agrees_on_all_ranks_is_said_to_be_the_same(parallel, variant, rank
         assert (status, out.splitlines()[-1]) == (0, "same"), f"{mode}: {out}"
         within = {"checkpoint within": "segment0(checkpoint, ", "checkpoint around": "partial(segment0, "}
         assert within.get(mode, "model(") in script
+
+
+@pytest.mark.parametrize("reshard", OPTIONS["fsdp2"]["reshard"])
+def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshard):
+    protocol = {**TRAINABLE, "steps": 2, "microbatches": 2, "forwards_first": True, "backwards": 2}
+    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
+    layers = [{"kind": "custom", "layer": own}, "tanh", FOUR]
+    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 2), segment(2, 3)), protocol=protocol)
+    case = of("fsdp2", case, "checkpoint within")
+    case["options"] |= {"reshard": reshard, "precision": "bfloat16" if reshard == "in turns" else "float32"}
+    script = ask(fsdp2, case, "")["script"]
+    status, out = run(script)
+    assert (status, out.splitlines()[-1]) == (0, "same"), out
+    of_one_run = script[script.index("def run(") :].split("\n\n\n")[0]
+    assert len(of_one_run.splitlines()) < 80
+    case["options"]["units"] = "layers"
+    assert "units of layers" in ask(fsdp2, case, "")["unsupported"]
 
 
 def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parallel(parallel):

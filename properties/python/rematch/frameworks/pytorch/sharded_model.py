@@ -1,0 +1,186 @@
+"""Models within fully_shard()."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from rematch.case import Segment
+from rematch.frameworks.pytorch.collectives import Unit, padded
+from rematch.frameworks.pytorch.model import Forward, Values
+from rematch.frameworks.pytorch.parallel_model import ParallelModel
+
+
+class _Now(list[Any]):
+    """The parameters of layers as they are when they are asked for."""
+
+    def __init__(self, model: FsdpModel) -> None:
+        super().__init__()
+        self._model = model
+
+    def __getitem__(self, layer: Any) -> Any:
+        return self._model.now(layer)
+
+
+@dataclass
+class FsdpModel(ParallelModel):
+    """A model within fully_shard(), as are segments of the plan, layers, or both, in the plain run, too. What
+    several of them share belongs to what they are in."""
+
+    def _place_segments(self) -> None:
+        assert self.setup is not None
+        self._units: dict[Segment | int, nn.Module] = {}
+        self._layers = {self._root: range(len(self._made_of))}
+        """What runs in each unit."""
+        segments = self.request.case.plan.cut(len(self._made_of))
+        self._within = {layer for s in segments for layer in range(s.begin, s.end)}
+        if self.setup.units != "layers":
+            for number, segment in enumerate(self.request.case.plan.segments):
+                self._add(f"segment{number}", segment, range(segment.begin, segment.end))
+        if self.setup.units != "segments":
+            for layer in self._with_own():
+                self._add(f"layer{layer}", layer, range(layer, layer + 1))
+
+    def _with_own(self) -> list[int]:
+        """Layers that have parameters for themselves."""
+        used = self.request.model.layer_parameters
+        uses = Counter(parameter for its in used for parameter in its)
+        return [layer for layer, its in enumerate(used) if any(uses[parameter] == 1 for parameter in its)]
+
+    def _add(self, name: str, key: Segment | int, layers: range) -> None:
+        unit = self._units[key] = Unit()
+        self._layers[unit] = layers
+        self._made_of[layers.start].add_module(name, unit)
+        self._made_of[layers.start : layers.stop] = [unit] * len(layers)
+
+    def _place(self, parameter: int) -> nn.Module:
+        used = self.request.model.layer_parameters
+        users = {i for i, its in enumerate(used) if parameter in its}
+        # The innermost comes last.
+        return [unit for unit, layers in self._layers.items() if users <= set(layers)][-1 if users else 0]
+
+    def _is_recomputed(self, unit: nn.Module) -> bool:
+        assert self.setup is not None
+        for key, its in self._units.items():
+            if its is unit:
+                return key in self._within if isinstance(key, int) else self.setup.mode == "checkpoint around"
+        return False
+
+    def _wrap(self) -> None:
+        self._parameters_of = _Now(self)
+        assert self.group is not None and self.seen is not None and self.setup is not None
+        group, setup = self.group, self.setup
+
+        def size(p: Tensor) -> int:
+            return padded(p.shape, 2 if setup.low and p.is_floating_point() else p.element_size(), group)
+
+        self._announce(self._layers, size)
+        modules = self._modules = tuple(self._layers)
+        for module in modules:
+            module.remembers(modules)
+        mesh = DeviceMesh.from_group(group, "cpu")
+        options: dict[str, Any] = {"mesh": mesh}
+        if setup.low:
+            low = torch.bfloat16
+            options["mp_policy"] = MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)
+        for number, module in reversed(list(enumerate(modules))):
+            if setup.reshard != "default":
+                options["reshard_after_forward"] = not setup.stays(number)
+            fully_shard(module, **options)
+            module.told_apart(number, self.seen)
+        self._forwards = 0
+
+    def note_kept(self) -> None:
+        assert self.seen is not None
+        for number, module in enumerate(self._modules):
+            if size := module.gathered():
+                self.seen.note_kept(number, size)
+
+    def now(self, layer: int) -> list[Tensor]:
+        """The parameters of a layer, sharded unless its module runs."""
+        used = self.request.model.layer_parameters[layer]
+        tensors = [getattr(self._place(p), f"p{p}") for p in used]
+        return [t.detach() for t in tensors] if layer in self.request.detached_layers else tensors
+
+    def trained(self) -> list[list[Tensor]]:
+        groups = super().trained()
+        for index in self._bare:
+            groups[index][:] = [getattr(self._place(index), f"p{index}")]
+        return groups
+
+    def whole(self, t: Tensor) -> Tensor:
+        return t.full_tensor() if isinstance(t, DTensor) else t
+
+    def microbatch(self, last: bool) -> AbstractContextManager[Any]:
+        # A forward without a backward leaves units whole, and the next one would not see what the optimizer did to
+        # their shards.
+        protocol = self.request.case.protocol
+        if not protocol.forwards_first or self._forwards % protocol.microbatches == 0:
+            for module in self._modules:
+                module.reshard()
+        self._forwards += 1
+        return nullcontext()
+
+    def begins_backward(self, state: Forward) -> None:
+        assert self.setup is not None
+        protocol = self.request.case.protocol
+        last = state.microbatch == (0 if protocol.forwards_first else protocol.microbatches - 1)
+        self._root.set_requires_gradient_sync(last or not self.setup.no_sync)
+        # Prefetches go on to the forward whose backward is next.
+        self._root.set_is_last_backward(last or not protocol.forwards_first)
+
+    def evaluate(self, inputs: Sequence[Tensor]) -> Tensor:
+        modules = self._modules
+        for module in modules:
+            module.reshard()
+            module.unshard()
+        output = super().evaluate(inputs)
+        for module in modules:
+            module.reshard()
+        return output
+
+    def _run_root(self, state: Forward) -> Values:
+        return self._root(lambda *values: self._run_model(state, values), *state.inputs)
+
+    def _run_model(self, state: Forward, values: Values) -> Values:
+        if self.request.checkpointed:
+            return super()._run_model(state, values)
+        case = self.request.case
+        return self._run_range(0, len(case.layers), case.plan.segments, state, values)
+
+    # fully_shard() looks for tensors within what a unit is given, dataclasses too: not the state, which has the
+    # model's inputs.
+
+    def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
+        run = super()._run_layer
+        unit = self._units.get(index)
+        return run(index, state, values) if unit is None else unit(lambda *v: run(index, state, v), *values)
+
+    def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
+        assert self.setup is not None
+        unit, run = self._units.get(segment), super()._run_checkpoint
+        if not self.request.checkpointed:
+
+            def plainly(*values: Tensor) -> Values:
+                return self._run_range(segment.begin, segment.end, (), state, values)
+
+            return plainly(*values) if unit is None else unit(plainly, *values)
+        if unit is None or self.setup.mode == "checkpoint around":
+            return run(segment, state, values)
+        return unit(lambda *v: run(segment, state, v), *values)
+
+    def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
+        assert self.setup is not None
+        unit, run = self._units.get(segment), super()._run_within
+        if unit is None or self.setup.mode != "checkpoint around":
+            return run(segment, *inputs, state=state)
+        return unit(lambda *given: run(segment, *given, state=state), *inputs)
