@@ -205,9 +205,14 @@ class Keras(Framework):
             self.observed |= OF_ARRAYS
             self.within = WITHIN
         self.imports = f'{before}os.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
+        if backend == "tensorflow":
+            from rematch.frameworks.tensorflow.run import OBSERVED
+
+            self.observed |= OBSERVED
+        if backend != "jax":
+            self.made_line = "made({layer}, {outputs})"
         if backend == "torch":
             self.observed |= {"saved_bytes", "saved_tensors", "released_bytes", "held_bytes"}
-            self.made_line = "made({layer}, {outputs})"
             # Views would keep the whole.
             self.kinds = KINDS | {"split": "map(keras.ops.copy, keras.ops.split({x}, [{features}], 1))"}
         if scope:
@@ -220,6 +225,10 @@ class Keras(Framework):
 
             self.names["within"] = within
             self.run_type = Eager
+        if backend == "tensorflow":
+            from rematch.frameworks.tensorflow.run import OneCallRun
+
+            self.run_type = OneCallRun
         if backend == "torch":
             from rematch.frameworks.keras.torch_run import TorchBackendRun
 
@@ -231,11 +240,11 @@ class Keras(Framework):
         def states() -> list[Any]:
             return [self.names["seeds"].state.value, *(v.value for m in run.modules.values() for v in m.variables)]
 
+        own = [*keras.tree.flatten(value_of(arguments[1:])), *states()]
         if self.differentiator == "of_torch":
-            own = [*keras.tree.flatten(value_of(arguments[1:])), *states()]
             return run.differentiated(of_torch, objective, arguments, trained, own)
-        if self.differentiator != "of_jax":
-            return super().differentiate(run, objective, arguments, trained)
+        if self.differentiator == "of_tensorflow":
+            return run.both(self.place, of_tensorflow, objective, arguments, trained, own)
         place, held = self.place, []
 
         def seen(loss: Any, pull: Any, sources: Any) -> None:

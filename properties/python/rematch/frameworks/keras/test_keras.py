@@ -46,6 +46,19 @@ def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path:
     assert "Tracer" in done.stdout
 
 
+def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras: Harness) -> None:
+    if keras.backend != "tensorflow":  # type: ignore[attr-defined]
+        pytest.skip("needs Keras on TensorFlow")
+    layers = [{"kind": "tanh"}] * 4
+    plan = {"segments": [{"begin": 1, "end": 4, **SEGMENT}]}
+    given = {**CASE, "layers": layers, "plan": plan, "protocol": {"input_requires_grad": True}}
+    records = keras.both(run_of(given), layer_values=True)
+    (plain, none), (fewer, left) = ([entry.get("saved", 0) for entry in record["bytes"]] for record in records)
+    # Gone is what the first two of three layers save; the last output is the run's.
+    assert plain - fewer == 2 * 32 and none == left == 0
+    assert {entry.get("layer", 0) for entry in records[0]["values"]} == {0, 1, 2}
+
+
 def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras: Harness) -> None:
     given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
     script = keras.export(run_of(given), "")["script"]

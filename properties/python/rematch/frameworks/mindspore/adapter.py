@@ -19,6 +19,7 @@ from mindspore import nn  # noqa: E402
 from rematch.case import Choice, Layer  # noqa: E402
 from rematch.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.frameworks.mindspore.promises import HELPERS, PROMISES  # noqa: E402
+from rematch.frameworks.mindspore.run import OBSERVED, HookedRun  # noqa: E402
 from rematch.layers import Module, where_drawn  # noqa: E402
 
 
@@ -145,7 +146,8 @@ class MindSpore(Framework):
         "ops.log_softmax(y.reshape(target.shape[0], -1), -1), 1, target.reshape(-1, 1)).mean()",
     }
     features = COMMON | {"reentrant", "mixed_variants", "early_stop"}
-    observed = SEEN | {"rng_state", "executions"}
+    observed = SEEN | OBSERVED | {"rng_state", "executions"}
+    made_line = "made({layer}, {outputs})"
     promises = PROMISES
     promise_helpers = (Segment, modules_of, recompute, *HELPERS)
     checkpoint_function = (
@@ -160,6 +162,10 @@ class MindSpore(Framework):
     def __init__(self) -> None:
         self.name = f"mindspore {ms.__version__}"
         super().__init__()
+        self.run_type = HookedRun
+
+    def differentiate(self, run: Any, objective: Any, arguments: list[Any], trained: list[int]) -> Any:
+        return run.looked(differentiate, objective, arguments, trained)
 
     def checkpoint_call(
         self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]

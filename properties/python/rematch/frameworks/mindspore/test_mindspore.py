@@ -43,6 +43,35 @@ def test_early_stop_is_an_option_that_is_handed_on(mindspore: Harness) -> None:
     assert "error" not in mindspore.both(run_of(given))[1]
 
 
+UNCHECKPOINTED = """
+from rematch.frameworks.mindspore.adapter import MindSpore
+from rematch.protocol import serve
+made = MindSpore()
+made.checkpoint_call = lambda function, arguments, *rest: f"{function}({', '.join(arguments)})"
+serve(made)
+"""
+
+
+def saved(harness: Harness, variant: str) -> tuple[list[int], set[int]]:
+    """Bytes saved in the plain and in the checkpointed run, and the layers that save some."""
+    off = {} if variant == "reentrant" else {"early_stop": False, "determinism": "none"}
+    given = chain("tanh", "tanh", "tanh", "tanh", plan={"segments": [segment(1, 4, variant, **off)]}, protocol=TRAINED)
+    records = harness.both(run_of(given), layer_values=True)
+    assert not any("error" in record for record in records), records
+    layers = {entry.get("layer", 0) for entry in records[0]["values"]}
+    return [entry["saved"] for record in records for entry in record["bytes"]], layers
+
+
+@pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
+def test_a_segment_saves_its_input_and_a_plain_one_what_its_layers_need(mindspore: Harness, variant: str) -> None:
+    (plain, fewer), layers = saved(mindspore, variant)
+    # Gone is what three layers save.
+    assert plain - fewer == 3 * 96 and layers == {0, 1, 2, 3}
+    with Harness(sys.executable, "-c", UNCHECKPOINTED) as harness:
+        harness.hello()
+        assert saved(harness, variant)[0] == [plain, plain]
+
+
 def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore: Harness, tmp_path: Any) -> None:
     given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
     got = "RuntimeError: Stack input_args_info_stack_ is empty"

@@ -16,6 +16,7 @@ from rematch.case import Layer  # noqa: E402
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.frameworks.tensorflow.promises import PROMISES  # noqa: E402
 from rematch.frameworks.tensorflow.promises_arguments import gradient as slope  # noqa: E402
+from rematch.frameworks.tensorflow.run import OBSERVED, EagerRun  # noqa: E402
 from rematch.layers import Module, where_drawn  # noqa: E402
 
 
@@ -214,7 +215,8 @@ tape.gradient(loss, {name})"""
         "labels=target, logits=tf.reshape(y, [y.shape[0], -1])))",
     }
     features = COMMON | {"retain_graph", "forwards_first", "sequences"}
-    observed = SEEN | {"rng_state", "executions", "absent_gradients"}
+    observed = SEEN | OBSERVED | {"rng_state", "executions", "absent_gradients"}
+    made_line = "made({layer}, {outputs})"
     whole_segments = True
     checkpoint = "tf.recompute_grad({function})({arguments})"
     promises = PROMISES
@@ -239,6 +241,7 @@ tape.gradient(loss, {name})"""
         tf.config.threading.set_inter_op_parallelism_threads(1)
         super().__init__()
         self.names["np"] = np
+        self.run_type = EagerRun
 
     def array(self, a: np.ndarray) -> Any:
         return tf.constant(a)
@@ -267,20 +270,29 @@ tape.gradient(loss, {name})"""
         return seeds + tf.random.get_global_generator().state.numpy().tobytes()
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
-        given = [self.array(x), *run.parameters]
+        assert isinstance(run, EagerRun)
+        given, wanted = [self.array(x), *run.parameters], self.array(target)
         sources = [given[i] for i in run.trained]
-        with tf.GradientTape(run.request.case.protocol.backwards > 1, False) as tape:
+        run.starts(wanted, given[0])
+        with run.watched(), tf.GradientTape(run.request.case.protocol.backwards > 1, False) as tape:
             tape.watch(sources)
-            loss, outputs = run.objective(self.array(target), [], *given)
+            loss, outputs = run.objective(wanted, [], *given)
+        run.ends(loss)
         return Pending(place, outputs, loss, sources, [tape])
 
     def backward(self, run: Run, pending: Pending) -> Any:
+        assert isinstance(run, EagerRun)
         found: dict[int, Any] = {}
-        for _ in range(run.request.case.protocol.backwards):
-            gradients = gradients_of(pending.gradients[0], pending.loss, pending.input)
+        for left in reversed(range(run.request.case.protocol.backwards)):
+            with run.differentiated():
+                gradients = gradients_of(pending.gradients[0], pending.loss, pending.input)
             for index, gradient in zip(run.trained, gradients, strict=True):
                 if index and gradient is not None:
                     run.add_gradient(index - 1, gradient)
                 elif gradient is not None:
                     found[0] = gradient if 0 not in found else found[0] + gradient
+            gradients = gradient = None
+            if left:
+                run.note_bytes("after_backward", pending.place, retained=True)
+        pending.gradients.clear()
         return found.get(0)

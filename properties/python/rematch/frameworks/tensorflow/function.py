@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 from rematch.case import shape_of
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.tensorflow.framework import KINDS, MODULES, TensorFlow, differentiate, state_of
+from rematch.frameworks.tensorflow.run import OF_FORWARDS, TracedRun
 from rematch.layers import where_drawn
 
 
@@ -36,10 +38,14 @@ class InFunction(TensorFlow):
     features = COMMON | {"sequences"}
     observed = SEEN | {"absent_gradients"}
     sees_draws = False
+    made_line = ""
     cases_per_shape = 2
 
     def __init__(self, function: str, parameters: str) -> None:
         super().__init__(parameters)
+        self.run_type = TracedRun if function == "forward" else Run
+        if function == "forward":
+            self.observed = self.observed | OF_FORWARDS
         self.differentiator = f"of_{function}"
         # The optimizer of graphs rewrites the two runs differently (a single gelu shows it).
         self.rounds = "differently"
@@ -53,7 +59,8 @@ class InFunction(TensorFlow):
                 variable.assign(value)
         # Layers that are traced on behalf of this run must not count for another.
         self.place = None
-        loss, outputs, gradients = step(self.array(x), self.array(target))
+        looked = [partial(run.both, place)] if isinstance(run, TracedRun) else []
+        loss, outputs, gradients = step(self.array(x), self.array(target), *looked)
         found = dict(zip(run.trained, gradients, strict=True))
         every = [found.get(i) for i in range(1 + len(run.parameters))]
         return Pending(place, outputs, loss, None, every)
@@ -82,9 +89,12 @@ class InFunction(TensorFlow):
         whole, parameters = self.differentiator == "of_step", list(run.parameters)
         model = run.objective if whole else tf.function(run.objective, autograph=False)
 
-        def step(x: Any, target: Any) -> Any:
-            given = [x, *parameters]
-            return differentiate(lambda *given: model(target, [], *given), given, run.trained)
+        def step(x: Any, target: Any, looked: Any = None) -> Any:
+            given, objective = [x, *parameters], partial(model, target, [])
+            if looked is None:
+                return differentiate(objective, given, run.trained)
+            own = [parameters, [m.variables for m in run.modules.values()]]
+            return looked(differentiate, objective, given, run.trained, own)
 
         return tf.function(step, autograph=False) if whole else step
 

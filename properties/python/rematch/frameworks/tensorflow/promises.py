@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -226,6 +227,23 @@ def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     forward = len(runs)
     tape.gradient(y, x)
     return ([1, 2], [forward, len(runs)])
+
+
+def only_inputs_kept(checkpoint: Callable[..., Any]) -> Any:
+    """A tape keeps no output of a function that nothing needs."""
+    x, made = tf.constant([2.0, 3.0]), []
+
+    def doubled(x):
+        y = x + x
+        made.append(weakref.ref(y))
+        return y
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.nn.relu(checkpoint(doubled)(x))
+    kept = made[0]() is not None
+    tape.gradient(y, x)
+    return [kept]
 
 
 first, *rest = promises_in(globals())
