@@ -29,7 +29,8 @@ _UNREAD = "0x0"
 
 
 def counts(t: Any) -> bool:
-    return t.dtype.is_floating or t.dtype.is_bool
+    """A number without a shape does not: constants may be made for the first run, and stay for the others."""
+    return (t.dtype.is_floating or t.dtype.is_bool) and t.ndim > 0
 
 
 def alive() -> list[Any]:
