@@ -13,6 +13,7 @@
 #include "engine/checkpoint/sequential.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/delayed_scaling.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/join.h"
 #include "engine/ops/linear.h"
@@ -111,6 +112,23 @@ Tensors many_inputs_and_outputs(std::size_t n, const Runner& run) {
     return out;
   };
   return trained(run(products, leaves), leaves);
+}
+
+/// States that one region reads and moves on, each with a value of its own.
+Tensors many_states(std::size_t n, const Runner& run) {
+  const Tensor x = variable({-0.5, 2}, {2});
+  Tensors states;
+  for (std::size_t i = 0; i < n; ++i) {
+    states.push_back(Tensor::full({1}, DType::float64, 1 + static_cast<double>(i) / 1024));
+  }
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (Tensor& state : states) y = add(y, delayed_scaling(tanh(in[0]), state, true));
+    return {y};
+  };
+  Tensors all = trained(run(f, {x}), {x});
+  all.insert(all.end(), states.begin(), states.end());
+  return all;
 }
 
 Tensors many_results_of_an_op(std::size_t n, const Runner& run) {
@@ -284,13 +302,19 @@ DType dtypes() { return GENERATE(DType::float32, DType::float64, DType::bfloat16
 }  // namespace
 
 TEST_CASE_METHOD(OffloadFixture, "a region of many of anything trains as the plain run does") {
-  const Program program =
-      GENERATE(Program(many_ops), Program(many_inputs_and_outputs<1>),
-               Program(many_inputs_and_outputs<2>), Program(many_inputs_and_outputs<1000>),
-               Program(many_results_of_an_op), Program(many_operands_of_an_op),
-               Program(many_streams), Program(many_casts<true>), Program(many_casts<false>),
-               Program(many_forwards<1>), Program(many_forwards<7>), Program(many_backwards));
+  const Program program = GENERATE(
+      Program(many_ops), Program(many_inputs_and_outputs<1>), Program(many_inputs_and_outputs<2>),
+      Program(many_inputs_and_outputs<1000>), Program(many_results_of_an_op),
+      Program(many_operands_of_an_op), Program(many_states), Program(many_streams),
+      Program(many_casts<true>), Program(many_casts<false>), Program(many_forwards<1>),
+      Program(many_forwards<7>), Program(many_backwards));
   check_ways(program, GENERATE(2U, 5U, 17U, 65U, 257U), offload());
+}
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "a region of very many ops or states trains as the plain run does") {
+  const Program program = GENERATE(Program(many_ops), Program(many_states));
+  check_ways(program, GENERATE(33U, 1025U, 65537U), offload());
 }
 
 TEST_CASE_METHOD(OffloadFixture, "a nesting of any depth and mix trains as the plain run does") {
