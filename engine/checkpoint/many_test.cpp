@@ -114,7 +114,7 @@ Tensors many_inputs_and_outputs(std::size_t n, const Runner& run) {
   return trained(run(products, leaves), leaves);
 }
 
-/// States that one region reads and moves on, each with a value of its own.
+/// States that one region reads and moves on, all of different values.
 Tensors many_states(std::size_t n, const Runner& run) {
   const Tensor x = variable({-0.5, 2}, {2});
   Tensors states;
@@ -315,12 +315,13 @@ TEST_CASE_METHOD(OffloadFixture, "a region of many of anything trains as the pla
   check_ways(program, GENERATE(2U, 5U, 17U, 65U, 257U), offload());
 }
 
-TEST_CASE_METHOD(OffloadFixture, "a region of very many ops or states trains as a plain run does") {
+TEST_CASE_METHOD(OffloadFixture, "a region of 1,025 ops or states trains as the plain run does") {
   const Program program = GENERATE(Program(many_ops), Program(many_states));
   check_ways(program, GENERATE(33U, 1025U), offload());
 }
 
-TEST_CASE_METHOD(OffloadFixture, "a region of 65,537 ops or states trains as the plain run does") {
+TEST_CASE_METHOD(OffloadFixture,
+                 "a non-reentrant region of 65,537 ops or states trains as the plain run does") {
   check_way(GENERATE(Program(many_ops), Program(many_states)), 65537, Way::non_reentrant,
             offload());
 }

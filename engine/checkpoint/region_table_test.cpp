@@ -1,5 +1,5 @@
-// Whatever an op of a region computes from, changed between the forward and the recomputation, is
-// noticed: each argument, and each operand, replaced or written to.
+// A change between the forward and the recomputation is noticed, for the ops of this table: another
+// argument, another operand, an operand that was written to.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
@@ -290,7 +290,7 @@ struct Trial {
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope,
-                 "each argument and operand of every op, changed, is noticed by a recomputation") {
+                 "another argument or operand of an op is noticed by a recomputation") {
   ambient().streams.add("another");
   const bool reentrant = GENERATE(false, true);
   for (const TableOp& op : kOps) {

@@ -1,7 +1,8 @@
 #pragma once
 
 // Sizes at which kernels begin another block, and so another branch: plain_loops_test.cpp compares
-// the ops around each of them with loops that know no block.
+// the ops around each of these with loops that know no block. packed_product.h has sizes of its
+// kernels alone.
 
 #include <cstdint>
 

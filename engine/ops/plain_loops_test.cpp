@@ -93,6 +93,9 @@ std::vector<Operands> of_linear() {
     add_around(cases, block, [&](std::int64_t n) { return make(n, 9, 7); });
   }
   add_around(cases, blocks::kProductDepth, [&](std::int64_t n) { return make(7, n, 9); });
+  add_around(cases, blocks::kProductSmall / 16, [&](std::int64_t n) { return make(13, 16, n); });
+  add_around(cases, blocks::kProductPacked / blocks::kProductDepth,
+             [&](std::int64_t n) { return make(3, blocks::kProductDepth, n); });
   for (const std::int64_t block : {blocks::kProductBlockCols, blocks::kProductManyColumns}) {
     add_around(cases, block, [&](std::int64_t n) { return make(9, 7, n); });
     add_around(cases, block, [&](std::int64_t n) { return make(n, n, 3); });
@@ -141,8 +144,10 @@ std::vector<Operands> of_attention() {
 std::vector<Operands> of_conv2d() {
   std::vector<Operands> cases;
   for (const std::int64_t n : around(cpu::blocks::kConv2dChainOutputs)) {
-    cases.push_back({{2, 2, 3, n}, {3, 2, 2, 2}, {3}});
-    cases.push_back({{1, 3, n / 8 + 1, 9}, {2, 3, 2, 2}, {2}});
+    cases.push_back({{2, 2, 3, n + 1}, {3, 2, 2, 2}, {3}});
+  }
+  for (const std::int64_t rows : around(cpu::blocks::kConv2dChainOutputs / 8)) {
+    cases.push_back({{1, 3, rows + 1, 9}, {2, 3, 2, 2}, {2}});
   }
   return cases;
 }

@@ -192,7 +192,7 @@ class Seen {
   std::optional<Violation> judge_order() const {
     std::array<const Implied*, 3> last{};
     std::vector<const Implied*> in_backward;
-    // Each further backward begins anew.
+    // Each further backward starts over.
     int restarts = e_.c.protocol.backwards - 1;
     for (const CollectiveReading& c : seen_) {
       if (c.kind != Kind::gather) continue;
@@ -321,9 +321,8 @@ const Law collectives_law{
         "On several devices, each unit of the model is gathered once for its forward and, unless "
         "it stays gathered, once for each backward with all its recomputations, in the order in "
         "which units run. Each backward that synchronizes reduces, exactly once, the gradient of "
-        "every "
-        "parameter that got one. After the backward nothing is left gathered, and nothing else is "
-        "sent.",
+        "every parameter that got one. After the backward nothing is left gathered, and nothing "
+        "else is sent.",
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "
         "sharding promises, hangs, or trains on gradients of one device.",

@@ -110,7 +110,7 @@ std::optional<Violation> compare_rounded(const Evidence& e, const Observation& a
                    fmt::format("{:.9g}, in the plain run {:.9g}", m->got, plain[m->element])};
 }
 
-/// Losses of one forward: one, or one for each output that has one of its own. The runs say.
+/// Losses of one forward: one, or one for each output. The runs say how many.
 std::size_t count_losses(const Evidence& e) {
   int last = 0;
   for (const Record* record : {&e.plain, &e.checkpointed}) {

@@ -18,6 +18,7 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
   std::int64_t before = 0;
   std::pair forward{-1, -1};
   std::set<std::tuple<int, int, int>> begun;
+  bool recorded = false;
   for (const LiveReading& r : e.checkpointed.held) {
     if (r.event == Event::node) continue;
     if (r.event != Event::layer) {
@@ -25,6 +26,7 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
       if (r.event == Event::forward) forward = {r.step, r.microbatch};
       continue;
     }
+    recorded = true;
     if (r.execution > 0) begun.emplace(r.step, r.microbatch, r.layer);
     // A layer with a backward of its own is recomputed within the forward.
     if (std::pair(r.step, r.microbatch) > forward) continue;
@@ -41,6 +43,10 @@ std::optional<Violation> compare_recomputations(const Evidence& e) {
           "at most " + std::to_string(before) + " bytes held", std::to_string(r.entered)};
     }
     before = r.entered;
+  }
+  if (!recorded) {
+    return Violation{kHeldInBackward, "bytes held when layers begin, checkpointed run", "recorded",
+                     std::string(kNotRecorded)};
   }
   const auto begins = [&](int layer) {
     return std::any_of(segments.begin(), segments.end(),

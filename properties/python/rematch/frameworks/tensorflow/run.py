@@ -35,7 +35,7 @@ OBSERVED = OF_FORWARDS | {"saved_tensors", "held_layers"}
 
 
 def _value_of(t: Any) -> Any:
-    """A tensor of that memory. Nobody is told that a variable is read: a segment would take it for one of its own."""
+    """A tensor of that memory. No tape records the read: a segment would take the variable for one that it made."""
     return read_variable_op(t.handle, t.dtype) if isinstance(t, tf.Variable) else t
 
 

@@ -1,7 +1,7 @@
 """Bytes that tapes in TensorFlow keep, and the layers whose backwards use them.
 
 What a tape keeps are tensors, and Python's collector knows every one of them: those that are alive when a forward is
-over and everything else has let go of its own. The memory of parameters, inputs, targets and losses does not count,
+over and nothing else holds them any more. The memory of parameters, inputs, targets and losses does not count,
 nor do integers, shapes among them, which TensorFlow keeps for later. A backward may leave other tensors: the gradient
 that both operands of an addition get is never freed, with or without checkpoints.
 """
@@ -125,7 +125,7 @@ class Forward:
     kept: list[tuple[int, int]] = field(default_factory=list)
     """Memory that the tape keeps."""
     users: dict[int, set[int | None]] = field(default_factory=dict)
-    """Layers whose backwards use it, by its place in `kept`; None: nobody knows which."""
+    """Layers whose backwards use it, by its place in `kept`; None: unknown."""
 
     @contextmanager
     def seen(self) -> Iterator[None]:
