@@ -187,19 +187,19 @@ class Seen {
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
   /// also where it prefetches. But a recomputation gathers those within its segment in the order in
   /// which they run, and where a unit ends with one within it, that one may come first, and what it
-  /// prefetches. The order of reductions is not judged: a unit whose inputs require no grad is
-  /// reduced when all else is over.
+  /// prefetches. Where other forwards wait, or a forward has several backwards, what one backward
+  /// prefetches may be for another, so only the forward's order is judged. The order of reductions
+  /// is not: a unit whose inputs require no grad is reduced when all else is over.
   std::optional<Violation> judge_order() const {
     std::array<const Implied*, 3> last{};
     std::vector<const Implied*> in_backward;
-    // Each further backward starts over.
-    int restarts = e_.c.protocol.backwards - 1;
+    const bool is_alone = e_.c.protocol.backwards == 1 && !e_.c.protocol.forwards_first;
     for (const CollectiveReading& c : seen_) {
-      if (c.kind != Kind::gather) continue;
+      const bool in_forward = c.phase == Phase::forward;
+      if (c.kind != Kind::gather || (!in_forward && !is_alone)) continue;
       const Implied& next = *std::find_if(implied_.begin(), implied_.end(),
                                           [&](const Implied& i) { return i.unit->unit == c.unit; });
       const Implied*& before = last[static_cast<std::size_t>(c.phase)];
-      const bool in_forward = c.phase == Phase::forward;
       const Implied* after = nullptr;
       if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
       const bool is_around = std::any_of(in_backward.begin(), in_backward.end(), [&](auto* inner) {
@@ -215,11 +215,6 @@ class Seen {
                                  : next.unit->end > before->unit->end;
           if (early) after = before;
         }
-      }
-      if (after != nullptr && !in_forward && restarts-- > 0) {
-        last = {};
-        in_backward.clear();
-        after = nullptr;
       }
       if (after != nullptr) {
         return violation("order of gathers", name(next) + " before " + name(*after),
