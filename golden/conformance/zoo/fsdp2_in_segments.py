@@ -1,0 +1,59 @@
+"""PyTorch 2.15, one rank on the CPU: units of fully_shard() within checkpointed segments.
+
+A reentrant segment runs its forward without gradients, and the cache of autocast keeps the cast of the weight made
+there. If the backward runs within autocast, too, the recomputation takes that cast, and the weight of a unit silently
+gets no gradient; without fully_shard() it gets one. With a policy, the segment of a unit ends in an error. Prints
+"right" or "wrong" for each.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+
+
+class Model(nn.Module):
+    """One segment, in which layer 1 is a unit of a model that is one, too."""
+
+    def __init__(self, shard, **options):
+        super().__init__()
+        self.layers, self.options = nn.Sequential(nn.Tanh(), nn.Linear(4, 4), nn.Tanh()), options
+        for unit in (self.layers[1], self) if shard else ():
+            fully_shard(unit, mesh=mesh)
+
+    def forward(self, x):
+        return checkpoint(self.layers, x, **self.options)
+
+    def trains(self):
+        try:
+            self(torch.ones(2, 4, requires_grad=True)).float().sum().backward()
+        except RuntimeError as error:
+            print(f"  {str(error).splitlines()[0][:110]}")
+            return False
+        return self.layers[1].weight.grad is not None
+
+
+def trains_under_autocast(shard):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return Model(shard, use_reentrant=True).trains()
+
+
+def trains_under_a_policy(shard):
+    def contexts():
+        return create_selective_checkpoint_contexts(lambda *_, **__: CheckpointPolicy.PREFER_RECOMPUTE)
+
+    return Model(shard, use_reentrant=False, context_fn=contexts).trains()
+
+
+for trains in (trains_under_autocast, trains_under_a_policy):
+    for shard in (False, True):
+        how = "with fully_shard()" if shard else "without"
+        print(f"{trains.__name__}, {how}: {'right' if trains(shard) else 'wrong'}")
+dist.destroy_process_group()
