@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
@@ -18,11 +21,14 @@ namespace rematch::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+/// By layer; none: layers are counted.
+using Times = std::vector<std::int64_t>;
 
 struct PlanArguments {
   std::string file;
   std::string budget;
   std::string segments;
+  std::string time;
   std::string save;
   bool json = false;
 };
@@ -34,6 +40,36 @@ struct Tried {
   PromiseSpec measured;
   std::vector<Violation> violations;
 };
+
+/// Costs of layers, where `--time` asks for the least time: numbers, or nanoseconds of the fastest
+/// of many runs of each in the engine.
+Times layer_times(const PlanArguments& a, const Case& c) {
+  if (a.time.empty()) return {};
+  if (a.time != "measured") {
+    Times times;
+    std::istringstream numbers(a.time);
+    for (std::string one; std::getline(numbers, one, ',');) {
+      times.push_back(static_cast<std::int64_t>(
+          std::min(parse_whole("--time", one, 1), std::uint64_t{1} << 40)));
+    }
+    if (times.size() != c.layers.size()) {
+      throw UsageError(fmt::format(
+          "--time: expected 'measured', or a number for each of {} layers, got {} of them",
+          c.layers.size(), times.size()));
+    }
+    return times;
+  }
+  constexpr int kRuns = 20;
+  Times fastest(c.layers.size(), std::numeric_limits<std::int64_t>::max());
+  Case plain = c;
+  plain.plan = {};
+  RunRequest request;
+  request.layer_times = &fastest;
+  EngineSubject engine;
+  Record record;
+  for (int run = 0; run < kRuns; ++run) engine.run(plain, validate(plain), request, record);
+  return fastest;
+}
 
 Case with(const Case& c, const BestPlan& best) {
   Case planned = c;
@@ -76,20 +112,28 @@ std::string table_of(const std::vector<Tried>& plans) {
   return table.text();
 }
 
+const char* time_name(const PlanArguments& a) {
+  return a.time == "measured" ? "nanoseconds again" : "time again";
+}
+
 /// All best plans, when no budget chooses one.
-int show_frontier(const PlanArguments& a, const Case& c, const Frontier& frontier) {
+int show_frontier(const PlanArguments& a, const Case& c, const Times& times,
+                  const Frontier& frontier) {
   if (a.json) {
     Json plans = Json::array();
     for (const BestPlan& p : frontier.plans) {
       plans.push_back({{"plan", Json::parse(to_json(with(c, p)))["plan"]}});
+      if (!times.empty()) plans.back()["recomputed_time"] = p.cost;
     }
-    print_out(Json{{"exact", frontier.exact}, {"plans", plans}}.dump(2) + "\n");
+    Json j{{"exact", frontier.exact}, {"plans", plans}};
+    if (!times.empty()) j["layer_times"] = times;
+    print_out(j.dump(2) + "\n");
     return kHeld;
   }
-  Chart chart{"", "recomputed layers", "peak bytes", Chart::Kind::steps, {{"peak", {}, {}}}, {}, {},
-              {}};
+  const char* again = times.empty() ? "recomputed layers" : time_name(a);
+  Chart chart{"", again, "peak bytes", Chart::Kind::steps, {{"peak", {}, {}}}, {}, {}, {}};
   Table table({true, true, false});
-  table.add({"recomputations", "peak", "plan"});
+  table.add({times.empty() ? "recomputations" : again, "peak", "plan"});
   for (const BestPlan& p : frontier.plans) {
     const std::string text = describe(with(c, p));
     const std::size_t at = text.find("\nplan: ") + 7;
@@ -97,8 +141,8 @@ int show_frontier(const PlanArguments& a, const Case& c, const Frontier& frontie
     words = words.substr(0, words.find("; at most"));
     for (std::size_t k; (k = words.find(" non_reentrant")) != std::string::npos;)
       words.erase(k, 14);
-    table.add({grouped(p.promise.recomputations), bytes_text(p.promise.peak_bytes), words});
-    chart.series[0].x.push_back(static_cast<double>(p.promise.recomputations));
+    table.add({grouped(p.cost), bytes_text(p.promise.peak_bytes), words});
+    chart.series[0].x.push_back(static_cast<double>(p.cost));
     chart.series[0].y.push_back(static_cast<double>(p.promise.peak_bytes));
   }
   print_out(table.text() + "\n");
@@ -110,7 +154,7 @@ int show_frontier(const PlanArguments& a, const Case& c, const Frontier& frontie
   return kHeld;
 }
 
-int show_plan(const PlanArguments& a, const Case& c, const Frontier& frontier) {
+int show_plan(const PlanArguments& a, const Case& c, const Times& times, const Frontier& frontier) {
   const auto budget = static_cast<std::int64_t>(
       std::min(parse_whole("--budget", a.budget, 1), std::uint64_t{1} << 62));
   const auto best = std::find_if(frontier.plans.begin(), frontier.plans.end(),
@@ -135,14 +179,19 @@ int show_plan(const PlanArguments& a, const Case& c, const Frontier& frontier) {
   }
   const int status = plans[1].violations.empty() ? kHeld : kBroken;
   if (a.json) {
-    const Json j{{"case", Json::parse(to_json(planned))},
-                 {"exact", frontier.exact},
-                 {"plain", json_of(plans[0])},
-                 {"plan", json_of(plans[1])}};
+    Json j{{"case", Json::parse(to_json(planned))},
+           {"exact", frontier.exact},
+           {"plain", json_of(plans[0])},
+           {"plan", json_of(plans[1])}};
+    if (!times.empty()) {
+      j["layer_times"] = times;
+      j["recomputed_time"] = best->cost;
+    }
     print_out(j.dump(2) + "\n");
     return status;
   }
   print_out(describe(planned) + "\n" + table_of(plans));
+  if (!times.empty()) print_out(fmt::format("{}: {}\n", time_name(a), grouped(best->cost)));
   if (!a.save.empty()) print_out(fmt::format("\nwritten to {}\n", a.save));
   return status;
 }
@@ -152,14 +201,15 @@ int plan(const PlanArguments& a) {
   const Case c = load_case(a.file);
   const std::uint64_t most =
       a.segments.empty() ? kAnyNumber : parse_whole("--segments", a.segments, 0);
+  const Times times = layer_times(a, c);
   const Frontier frontier =
-      frontier_of(c, static_cast<int>(std::min<std::uint64_t>(most, kAnyNumber)));
+      frontier_of(c, static_cast<int>(std::min<std::uint64_t>(most, kAnyNumber)), times);
   if (!frontier.exact) {
     print_error(
         "rematch: the forecast corrects the bytes that the search counted; promises hold, but a "
         "better plan may exist\n");
   }
-  return a.budget.empty() ? show_frontier(a, c, frontier) : show_plan(a, c, frontier);
+  return a.budget.empty() ? show_frontier(a, c, times, frontier) : show_plan(a, c, times, frontier);
 }
 
 void declare_plan(Command& command) {
@@ -170,6 +220,10 @@ void declare_plan(Command& command) {
                                     "The most live bytes; without it, all best plans");
   command.add("--segments", a->segments, "K",
               "The most segments side by side; any number may nest");
+  command.add(
+      "--time", a->time, "measured|N,N,...",
+      "Recompute the least time, not the fewest layers: as measured here in nanoseconds, or "
+      "a number for each layer");
   command.add("--save", a->save, "FILE", "Write the case with the plan and its promise")
       .needs(budget);
   command.add_flag("--json", a->json, "JSON instead of text");
@@ -184,6 +238,7 @@ const CommandEntry plan_command{
     .examples =
         "  rematch plan CASE.json\n"
         "  rematch plan CASE.json --budget 4096 --save PLANNED.json\n"
+        "  rematch plan CASE.json --time measured\n"
         "Of a model in PyTorch (`rematch plan MODEL --help` shows more):\n"
         "  rematch plan models.py:small --budget 8GB",
     .declare = declare_plan,

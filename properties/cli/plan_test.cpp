@@ -55,6 +55,31 @@ TEST_CASE("plan lists the best plans, runs the one for a budget, and saves it wi
   CHECK(contains(run("plan case.json", folder.path()).out, "recomputed layers"));
 }
 
+TEST_CASE("with --time, plan recomputes what takes little time, not few layers", "[plans]") {
+  const ScratchFolder folder;
+  write_case(folder, kFour);
+  // A second layer that is dear is never run again while another cut gives the same bytes.
+  const Json plans = Json::parse(run("plan case.json --time 1,9,1,1 --json", folder.path()).out);
+  CHECK(plans["layer_times"] == Json{1, 9, 1, 1});
+  const Json counted = Json::parse(run("plan case.json --time 1,1,1,1 --json", folder.path()).out);
+  const Json layers = Json::parse(run("plan case.json --json", folder.path()).out);
+  REQUIRE(counted["plans"].size() == layers["plans"].size());
+  for (std::size_t i = 0; i < counted["plans"].size(); ++i) {
+    CHECK(counted["plans"][i]["plan"] == layers["plans"][i]["plan"]);
+    CHECK(counted["plans"][i]["recomputed_time"] ==
+          layers["plans"][i]["plan"]["promise"]["recomputations"]);
+  }
+  const Outcome measured = run("plan case.json --time measured --json --budget 104", folder.path());
+  REQUIRE(measured.status == 0);
+  const Json one = Json::parse(measured.out);
+  CHECK(one["layer_times"].size() == 4);
+  CHECK(one["recomputed_time"] > 0);
+  CHECK(contains(run("plan case.json --time 1,9,1,1", folder.path()).out, "time again"));
+  const Outcome few = run("plan case.json --time 1,9", folder.path());
+  CHECK(few.status == 2);
+  CHECK(contains(few.out, "expected 'measured', or a number for each of 4 layers, got 2"));
+}
+
 TEST_CASE("plan says what does not fit, and what is no chain", "[plans]") {
   const ScratchFolder folder;
   write_case(folder, kFour);

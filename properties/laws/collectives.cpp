@@ -275,8 +275,12 @@ class Seen {
   std::vector<CollectiveReading> seen_;
 };
 
+std::string run_of(const Evidence& e, const Record& record) {
+  return &record == &e.plain ? "plain run" : "checkpointed run";
+}
+
 std::optional<Violation> not_recorded(const Evidence& e, const Record& record) {
-  const std::string run = &record == &e.plain ? "plain run" : "checkpointed run";
+  const std::string run = run_of(e, record);
   if (record.units.empty()) {
     return Violation{kCollectives, run + ", units", "recorded", std::string(kNotRecorded)};
   }
@@ -295,6 +299,15 @@ std::optional<Violation> check_collectives(const Evidence& e) {
   const std::vector<Implied> implied = implied_by(e, e.checkpointed);
   const std::vector<CollectiveReading> seen_plainly = attributed(e, e.plain, plainly);
   const std::vector<CollectiveReading> seen = attributed(e, e.checkpointed, implied);
+  for (const Record* record : {&e.plain, &e.checkpointed}) {
+    for (const CollectiveReading& c : record->collectives) {
+      const ProtocolSpec& p = e.c.protocol;
+      if (c.step >= 0 && c.step < p.steps && c.microbatch >= 0 && c.microbatch < p.microbatches)
+        continue;
+      return Violation{kCollectives, run_of(e, *record) + ", collectives outside of all forwards",
+                       "none", place_of(c.step, c.microbatch)};
+    }
+  }
   return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
     const Seen plain(e, seen_plainly, plainly, nullptr, step, microbatch);
     if (auto v = plain.judge()) return v;

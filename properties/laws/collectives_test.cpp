@@ -196,7 +196,12 @@ TEST_CASE("where no parameter gets a gradient, nothing is reduced") {
               "step 0, microbatch 0"));
   // The backward may pass such a unit, and gather it, or not.
   CHECK(told(c, kNone).empty());
-  CHECK(told(c, checkpointed([](Record& r) { gather(r).step = 9; })).empty());
+  CHECK(told(c, checkpointed([](Record& r) {
+               r.collectives.erase(r.collectives.begin() + (&gather(r) - r.collectives.data()));
+             }))
+            .empty());
+  CHECK(tells(told(c, checkpointed([](Record& r) { gather(r).step = 9; })),
+              "collectives outside of all forwards"));
   CHECK(tells(told(c, checkpointed([](Record& r) { r.collectives.push_back(gather(r)); })),
               "gathers in the backward"));
 }

@@ -24,23 +24,33 @@ std::string hash_text(std::uint64_t hash) {
 /// before its first result, but not one behind which another layer runs.
 std::optional<Violation> find_unseen(const Evidence& e) {
   if (policy_may_keep(e.c.options)) return std::nullopt;
-  thread_local std::vector<bool> seen;
-  thread_local std::vector<bool> again;
-  seen.assign(e.c.layers.size(), false);
-  again.assign(e.c.layers.size(), false);
+  thread_local std::vector<std::tuple<int, int, int>> seen;
+  thread_local std::vector<std::tuple<int, int, int>> again;
+  seen.clear();
+  again.clear();
   for (const LayerValue& v : e.checkpointed.values) {
-    if (v.execution > 0) seen.at(static_cast<std::size_t>(v.layer)) = true;
+    if (v.execution > 0) seen.emplace_back(v.step, v.microbatch, v.layer);
   }
   for (const ExecutionCount& x : e.checkpointed.executions) {
-    if (x.count > 1) again.at(static_cast<std::size_t>(x.layer)) = true;
+    if (x.count > 1) again.emplace_back(x.step, x.microbatch, x.layer);
   }
+  std::sort(seen.begin(), seen.end());
+  std::sort(again.begin(), again.end());
+  thread_local std::vector<bool> within;
+  within.assign(e.c.layers.size() + 1, false);
   for (const SegmentSpec& s : segments_of(e.c)) {
     for (int layer = s.begin; layer + 1 < s.end; ++layer) {
-      const auto i = static_cast<std::size_t>(layer);
-      if (seen[i] || e.forecast.computations[i] < 2 || !again[i] || !again[i + 1]) continue;
-      return Violation{kRecomputedValues, layer_name(e.c, layer), "values of a recomputation",
-                       std::string(kNotRecorded)};
+      within[static_cast<std::size_t>(layer)] = true;
     }
+  }
+  for (std::size_t i = 0; i + 1 < again.size(); ++i) {
+    const auto [step, microbatch, layer] = again[i];
+    const auto at = static_cast<std::size_t>(layer);
+    const bool is_passed = again[i + 1] == std::tuple(step, microbatch, layer + 1);
+    if (!is_passed || !within.at(at) || e.forecast.computations[at] < 2) continue;
+    if (std::binary_search(seen.begin(), seen.end(), again[i])) continue;
+    return Violation{kRecomputedValues, place_of(e.c, step, microbatch, layer),
+                     "values of a recomputation", std::string(kNotRecorded)};
   }
   return std::nullopt;
 }

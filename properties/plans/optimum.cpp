@@ -1,7 +1,11 @@
 #include "properties/plans/optimum.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 
@@ -27,7 +31,7 @@ constexpr int kLayer = -2;  ///< Item::nested of a layer.
 
 /// A way to go through the items from one on. Peaks are without what other items hold.
 struct Option {
-  std::int64_t cost = 0;  ///< Layers that are run again.
+  std::int64_t cost = 0;  ///< Of the layers that are run again.
   std::int64_t pass = 0;  ///< Peak of a run that keeps nothing.
   std::int64_t run = 0;   ///< Peak of a run that keeps what is saved.
   std::int64_t back = 0;  ///< Peak of the backward.
@@ -66,10 +70,12 @@ constexpr std::array kGiven{Given{false, false, false}, Given{false, true, true}
 
 class Search {
  public:
-  Search(const Chain& chain, int most_segments)
+  Search(const Chain& chain, const std::vector<std::int64_t>& costs, int most_segments)
       : chain_(chain),
+        cost_before_{0},
         most_segments_(most_segments),
         layers_(static_cast<int>(chain.layers.size())) {
+    for (const std::int64_t cost : costs) cost_before_.push_back(cost_before_.back() + cost);
     const auto size = static_cast<std::size_t>(layers_) + 1;
     bodies_.resize(size * size * kGiven.size());
     segments_.resize(size * size * 2);
@@ -104,6 +110,11 @@ class Search {
  private:
   const ChainLayer& layer(int i) const { return chain_.layers[static_cast<std::size_t>(i)]; }
   std::int64_t value(int i) const { return chain_.value[static_cast<std::size_t>(i)]; }
+  /// What one more run of layers [begin, end) costs.
+  std::int64_t cost(int begin, int end) const {
+    return cost_before_[static_cast<std::size_t>(end)] -
+           cost_before_[static_cast<std::size_t>(begin)];
+  }
   std::size_t place(int begin, int end) const {
     return static_cast<std::size_t>(begin * (layers_ + 1) + end);
   }
@@ -146,7 +157,8 @@ class Search {
     const std::int64_t at_pass = (given.bound ? 0 : value(begin)) + l.running;
     const std::int64_t at_back = back_of(begin, given.back, true);
     if (begin + 1 == end) {
-      options.push_back({1, at_pass, at_run, at_back, add_item({begin, end, kLayer, -1})});
+      options.push_back(
+          {cost(begin, end), at_pass, at_run, at_back, add_item({begin, end, kLayer, -1})});
     } else {
       const bool bound = given.bound && l.alias;
       const Given next{bound, bound || holds_output(begin, given.run),
@@ -154,8 +166,8 @@ class Search {
       const std::int64_t run = kept(begin, given.run);
       const std::int64_t back = kept(begin, given.back);
       for (const Option& o : body(begin + 1, end, next)) {
-        options.push_back({o.cost + 1, std::max(at_pass, o.pass), std::max(at_run, run + o.run),
-                           std::max(at_back, back + o.back),
+        options.push_back({o.cost + cost(begin, begin + 1), std::max(at_pass, o.pass),
+                           std::max(at_run, run + o.run), std::max(at_back, back + o.back),
                            add_item({begin, end, kLayer, o.item})});
       }
     }
@@ -183,7 +195,7 @@ class Search {
         continue;
       }
       for (const Option& o : *others) {
-        options.push_back({s.cost + o.cost + middle - begin, std::max(window + s.pass, o.pass),
+        options.push_back({s.cost + o.cost + cost(begin, middle), std::max(window + s.pass, o.pass),
                            std::max(input + s.pass, input + o.run),
                            std::max(s.back, saved + o.back),
                            add_item({begin, middle, s.item, o.item})});
@@ -247,6 +259,7 @@ class Search {
   }
 
   const Chain& chain_;
+  std::vector<std::int64_t> cost_before_;
   int most_segments_;
   int layers_;
   std::vector<Item> items_;
@@ -257,17 +270,26 @@ class Search {
 
 }  // namespace
 
-Frontier frontier_of(const Case& c, int most_segments) {
+Frontier frontier_of(const Case& c, int most_segments, std::vector<std::int64_t> costs) {
+  if (costs.empty()) costs.assign(c.layers.size(), 1);
+  if (costs.size() != c.layers.size() ||
+      std::any_of(costs.begin(), costs.end(), [](std::int64_t cost) { return cost <= 0; })) {
+    throw std::invalid_argument(
+        fmt::format("expected a positive cost for each of {} layers, got {} numbers: {}",
+                    c.layers.size(), costs.size(), fmt::join(costs, ", ")));
+  }
   const Geometry geometry = validate(c);
   const Chain chain = chain_of(c, geometry);
-  const Search search(chain, most_segments);
+  const Search search(chain, costs, most_segments);
   Frontier frontier;
   Case planned = c;
   for (const Option& o : search.models()) {
     planned.plan = {};
     planned.plan.segments = search.segments(o.item);
-    BestPlan best{planned.plan.segments, promise_of(forecast(planned, validate(planned)))};
-    frontier.exact = frontier.exact && best.promise == PromiseSpec{o.back, o.cost};
+    const Forecast f = forecast(planned, validate(planned));
+    BestPlan best{planned.plan.segments, promise_of(f), 0};
+    for (std::size_t i = 0; i < costs.size(); ++i) best.cost += (f.executions[i] - 1) * costs[i];
+    frontier.exact = frontier.exact && best.promise.peak_bytes == o.back && best.cost == o.cost;
     frontier.plans.push_back(std::move(best));
   }
   return frontier;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "properties/case/case.h"
@@ -12,12 +13,14 @@ struct BestPlan {
   std::vector<SegmentSpec> segments;
   /// As the forecast says, peak and recomputations.
   PromiseSpec promise;
+  /// Of all that is run again.
+  std::int64_t cost = 0;
 };
 
 inline constexpr int kAnyNumber = 1 << 20;
 
 struct Frontier {
-  /// From the plain run to the fewest bytes: recomputations grow, peaks fall.
+  /// From the plain run to the fewest bytes: costs grow, peaks fall.
   std::vector<BestPlan> plans;
   /// The forecast confirms the bytes and recomputations of every plan that the search counted. If
   /// not, the promises hold, but a better plan may exist.
@@ -25,11 +28,15 @@ struct Frontier {
 };
 
 /// All plans of non-reentrant segments, flat and nested to any depth, that no other one beats in
-/// both peak and recomputations, found by dynamic programming over intervals of layers: a segment
+/// both peak and cost, found by dynamic programming over intervals of layers: a segment
 /// costs the layers that its recomputation runs and the plans of the segments in it, and what it
 /// holds adds up. Throws as chain_of() does.
 ///
-/// `most_segments`: of the outermost level; those in them do not count.
-Frontier frontier_of(const Case& c, int most_segments = kAnyNumber);
+/// `most_segments`: of the outermost level; those in them do not count. `costs`: what each further
+/// run of a layer costs, its time, say, by layer; none: 1 each, so that recomputations are counted.
+/// Throws std::invalid_argument if it has another size than the case has layers, or one is not
+/// positive.
+Frontier frontier_of(const Case& c, int most_segments = kAnyNumber,
+                     std::vector<std::int64_t> costs = {});
 
 }  // namespace rematch

@@ -43,17 +43,22 @@ std::vector<Segments> families(int begin, int end, bool whole) {
   return all;
 }
 
-/// The lowest peak for each number of recomputations, where it is lower than with fewer.
-std::map<std::int64_t, std::int64_t> searched(const Case& c, int most_segments) {
+/// The lowest peak for each number of recomputations, or cost of them, where it is lower than with
+/// fewer.
+std::map<std::int64_t, std::int64_t> searched(const Case& c, int most_segments,
+                                              const std::vector<std::int64_t>& costs) {
   std::map<std::int64_t, std::int64_t> lowest;
   Case planned = c;
   for (Segments& segments : families(0, static_cast<int>(c.layers.size()), true)) {
     if (std::cmp_greater(segments.size(), most_segments)) continue;
     planned.plan.segments = std::move(segments);
     try {
-      const PromiseSpec p = promise_of(forecast(planned, validate(planned)));
-      const auto [at, added] = lowest.emplace(p.recomputations, p.peak_bytes);
-      at->second = std::min(at->second, p.peak_bytes);
+      const Forecast f = forecast(planned, validate(planned));
+      std::int64_t cost = 0;
+      for (std::size_t i = 0; i < costs.size(); ++i) cost += (f.executions[i] - 1) * costs[i];
+      const std::int64_t peak = promise_of(f).peak_bytes;
+      const auto [at, added] = lowest.emplace(cost, peak);
+      at->second = std::min(at->second, peak);
     } catch (const std::invalid_argument&) {
       // An in-place layer is cut off.
     }
@@ -72,7 +77,7 @@ using Lowest = std::map<std::int64_t, std::int64_t>;
 Lowest found(const Frontier& frontier) {
   Lowest lowest;
   for (const BestPlan& p : frontier.plans) {
-    lowest.emplace(p.promise.recomputations, p.promise.peak_bytes);
+    lowest.emplace(p.cost, p.promise.peak_bytes);
   }
   return lowest;
 }
@@ -214,6 +219,10 @@ class Rival {
   std::optional<Case> found_;
 };
 
+std::vector<std::int64_t> ones(const Case& c) {
+  return std::vector<std::int64_t>(c.layers.size(), 1);
+}
+
 /// Up to so many layers, all plans are tried one by one as well.
 constexpr std::size_t kOneByOne = 5;
 
@@ -223,7 +232,9 @@ void compare(const Case& c, bool run, int most_segments = kAnyNumber) {
   const Frontier frontier = frontier_of(c, most_segments);
   CHECK(frontier.exact);
   const Lowest lowest = found(frontier);
-  if (c.layers.size() <= kOneByOne) REQUIRE(lowest == searched(c, most_segments));
+  if (c.layers.size() <= kOneByOne) {
+    REQUIRE(lowest == searched(c, most_segments, ones(c)));
+  }
   const Rival rival(c, lowest, most_segments);
   INFO((rival.found() ? describe(*rival.found()) : ""));
   REQUIRE_FALSE(rival.found());
@@ -259,6 +270,21 @@ TEST_CASE("the best plans of a chain are those of a search through all plans", "
   compare_many(40, 1, 5, true);
 }
 
+TEST_CASE("where layers take different times, the best plans are those of a search through all",
+          "[plans]") {
+  for (int i = 0; i < 40; ++i) {
+    INFO("seed " << Catch::getSeed() << ", chain " << i);
+    DrawSource draw(Catch::getSeed(), static_cast<std::uint64_t>(i));
+    const Case c = random_chain(draw, 1, 5);
+    std::vector<std::int64_t> costs;
+    for (std::size_t k = 0; k < c.layers.size(); ++k) costs.push_back(draw.range(1, 9));
+    INFO(to_json(c));
+    const Frontier frontier = frontier_of(c, kAnyNumber, costs);
+    CHECK(frontier.exact);
+    REQUIRE(found(frontier) == searched(c, kAnyNumber, costs));
+  }
+}
+
 TEST_CASE("the best plans of chains of 6 layers are those of a search through all plans",
           "[plans]") {
   compare_many(4, 6, 6, false);
@@ -275,7 +301,7 @@ TEST_CASE("the search through all plans finds what is left out, and tries what o
     INFO("seed " << Catch::getSeed() << ", chain " << i);
     DrawSource draw(Catch::getSeed(), static_cast<std::uint64_t>(i));
     const Case c = random_chain(draw, 2, 5);
-    const Lowest all = searched(c, kAnyNumber);
+    const Lowest all = searched(c, kAnyNumber, ones(c));
     for (const auto& [recomputations, peak] : all) {
       if (recomputations == 0) continue;
       Lowest fewer = all;

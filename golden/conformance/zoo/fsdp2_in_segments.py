@@ -2,8 +2,10 @@
 
 A reentrant segment runs its forward without gradients, and the cache of autocast keeps the cast of the weight made
 there. If the backward runs within autocast, too, the recomputation takes that cast, and the weight of a unit silently
-gets no gradient; without fully_shard() it gets one. With a policy, the segment of a unit ends in an error. Prints
-"right" or "wrong" for each.
+gets no gradient; without fully_shard() it gets one. With a policy, the segment of a unit ends in an error. A unit that
+differentiates within its forward, so that its segment is recomputed there, is resharded after it, although it shall
+not be, and gathered once more. A recomputation that does not stop early may come after the backward of a unit, whose
+own segment was given it by keyword: it gathers the unit, and nothing reshards that. Prints "right" or "wrong" for each.
 """
 
 import os
@@ -13,6 +15,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -52,8 +55,44 @@ def trains_under_a_policy(shard):
     return Model(shard, use_reentrant=False, context_fn=contexts).trains()
 
 
+class Slope(nn.Linear):
+    def forward(self, x):
+        given = x.detach().requires_grad_()
+        return super().forward(x) + torch.autograd.grad(super().forward(given).tanh().sum(), given)[0]
+
+
+def stays_whole(checkpointed):
+    unit = Slope(4, 4)
+    fully_shard(unit, mesh=mesh, reshard_after_forward=False)
+    x = torch.ones(2, 4, requires_grad=True)
+    y = checkpoint(unit, x, use_reentrant=False, early_stop=False) if checkpointed else unit(x)
+    whole = not isinstance(unit.weight, DTensor)
+    y.sum().backward()
+    return whole
+
+
+def ends_sharded(checkpointed):
+    unit = nn.Linear(4, 4)
+    fully_shard(unit, mesh=mesh, reshard_after_forward=False)
+
+    def inner(x):
+        return checkpoint(lambda *, x: unit(x), x=x, use_reentrant=False)
+
+    def outer(x):
+        return inner(x.tanh()) if checkpointed else unit(x.tanh())
+
+    x = torch.ones(2, 4, requires_grad=True)
+    y = checkpoint(outer, x, use_reentrant=False, early_stop=False) if checkpointed else outer(x)
+    y.sum().backward()
+    return isinstance(unit.weight, DTensor)
+
+
 for trains in (trains_under_autocast, trains_under_a_policy):
     for shard in (False, True):
         how = "with fully_shard()" if shard else "without"
         print(f"{trains.__name__}, {how}: {'right' if trains(shard) else 'wrong'}")
+for holds in (stays_whole, ends_sharded):
+    for checkpointed in (False, True):
+        how = "checkpointed" if checkpointed else "plain"
+        print(f"{holds.__name__}, {how}: {'right' if holds(checkpointed) else 'wrong'}")
 dist.destroy_process_group()

@@ -55,6 +55,10 @@ def setup_of(kind: str, case: Case) -> Setup:
         raise Unsupported("a batch of one row: there is nothing to share")
     chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
     ranks = int(chosen["ranks"]) if rows >= 4 else 2
+    reentrant = any(choice.variant == "reentrant" for choice in case.choices())
+    if case.protocol.auxiliary_losses and reentrant:
+        # A reentrant segment gives the other losses' outputs zeros for gradients, so that more is reduced at once.
+        ranks = 2
     # Where in a bucket it lies decides in which order four gradients are added up.
     shared = ranks == 2 and chosen.get("buckets") == "shared"
     setup = Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared)
@@ -62,4 +66,6 @@ def setup_of(kind: str, case: Case) -> Setup:
         return setup
     # Without a layer of the subject's own, the reference says what the numbers are, and knows of no such casts.
     low = chosen["precision"] == "bfloat16" and any(layer.kind == "custom" for layer in case.layers)
+    # A layer that hands on what it is given hands on the cast, which needs no gradient where a reentrant forward casts.
+    low = low and not (reentrant and (not case.protocol.train or any(layer.eval for layer in case.layers)))
     return replace(setup, units=chosen["units"], reshard=chosen["reshard"], low=low)
