@@ -31,7 +31,7 @@ constexpr int kLayer = -2;  ///< Item::nested of a layer.
 
 /// A way to go through the items from one on. Peaks are without what other items hold.
 struct Option {
-  std::int64_t cost = 0;  ///< Of the layers that are run again.
+  std::int64_t cost = 0;  ///< That of the layers that are run again.
   std::int64_t pass = 0;  ///< Peak of a run that keeps nothing.
   std::int64_t run = 0;   ///< Peak of a run that keeps what is saved.
   std::int64_t back = 0;  ///< Peak of the backward.
@@ -110,7 +110,7 @@ class Search {
  private:
   const ChainLayer& layer(int i) const { return chain_.layers[static_cast<std::size_t>(i)]; }
   std::int64_t value(int i) const { return chain_.value[static_cast<std::size_t>(i)]; }
-  /// What one more run of layers [begin, end) costs.
+  /// The cost of one more run of layers [begin, end).
   std::int64_t cost(int begin, int end) const {
     return cost_before_[static_cast<std::size_t>(end)] -
            cost_before_[static_cast<std::size_t>(begin)];

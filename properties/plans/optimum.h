@@ -13,7 +13,7 @@ struct BestPlan {
   std::vector<SegmentSpec> segments;
   /// As the forecast says, peak and recomputations.
   PromiseSpec promise;
-  /// Of all that is run again.
+  /// The cost of all that is run again.
   std::int64_t cost = 0;
 };
 
