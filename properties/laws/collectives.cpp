@@ -202,9 +202,14 @@ class Seen {
       const Implied*& before = last[static_cast<std::size_t>(c.phase)];
       const Implied* after = nullptr;
       if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
-      const bool is_around = std::any_of(in_backward.begin(), in_backward.end(), [&](auto* inner) {
-        return next.unit->begin <= inner->unit->begin && inner->unit->end == next.unit->end;
-      });
+      const bool is_around =
+          std::any_of(implied_.begin(), implied_.end(), [&](const Implied& inner) {
+            const bool has_begun =
+                inner.unit->stays ||
+                std::find(in_backward.begin(), in_backward.end(), &inner) != in_backward.end();
+            return &inner != &next && next.unit->begin <= inner.unit->begin &&
+                   inner.unit->end == next.unit->end && has_begun;
+          });
       if (!in_forward && is_around) continue;
       if (!in_forward && !in_backward.empty()) {
         const auto [begin, end] = segment_of(next);

@@ -308,6 +308,9 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 0}, {b, 2}, {b, 1}}, true)).empty());
   CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true)).empty());
   CHECK(tells(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}, {b, 2}}, true)), "order"));
+  // That one may stay gathered.
+  const Change stays = both([](Record& record) { record.units[2].stays = true; });
+  CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}}, true), stays)).empty());
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {b, 1}, {b, 2}})), "order of gathers"));
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {r, 1}, {r, 2}})), "order of gathers"));
   c.plan.segments = {segment(0, 3, Variant::non_reentrant)};
