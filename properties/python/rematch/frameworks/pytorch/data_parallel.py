@@ -40,9 +40,8 @@ from rematch.frameworks.pytorch.watch import Saves
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.record import Record
 
-# A rank normalizes and counts by its own rows, which the harness's reference does not know. Samples of the subject's
-# own do so, too.
-OF_THE_BATCH = {"batch_norm", "moe", "delayed_scaling", "fp8", "kv_cache", "advancing_state"}
+# Its state has a part for each row.
+OF_THE_BATCH = {"kv_cache"}
 # A backward for some tensors does not reach parameters of FSDP2, which are other tensors while they are whole, and
 # reductions of DDP belong to one backward that follows its forward.
 OF_BACKWARDS = {"partial_backwards"}
@@ -50,6 +49,7 @@ OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_los
 ALONE = {"injected_failure", "failure_in_segment"}
 # Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 ALONE |= {"preserve_rng_off", "fresh_draws"}
+# Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 # There is nothing to share.
 ALONE |= {"one_row"}
 LACKS = OF_THE_BATCH | ALONE
@@ -142,6 +142,9 @@ class DataParallelSubject(TorchSubject):
         try:
             answers = self._ask(request, self._limit)
         except Lost as why:
+            if not request.checkpointed:
+                # No checkpoint is to blame: the machine may be slow.
+                raise Unsupported(f"the plain run: {str(why).splitlines()[0]}") from why
             return record.error("Hang", str(why))
         wrong = difference(answers)
         if wrong and any(answer.error for answer in answers):

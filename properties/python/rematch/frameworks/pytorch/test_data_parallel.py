@@ -207,12 +207,13 @@ FAULTS = {
     5: on_one(raises),
     6: more,
     7: lambda model: model._root.no_sync(),
+    9: on_one(lambda model: os._exit(3)),
 }
 real = parallel.DdpModel.microbatch
 
 def microbatch(model, last):
     layers = len(model.request.case.layers)
-    wrong = layers in FAULTS and (model.request.checkpointed or layers == 7)
+    wrong = layers in FAULTS and (model.request.checkpointed or layers in (7, 9))
     return (FAULTS[layers](model) if wrong else None) or real(model, last)
 
 parallel.DdpModel.microbatch = microbatch
@@ -223,7 +224,7 @@ serve(parallel.DataParallelSubject("ddp", limit=8))
 @pytest.fixture(scope="module")
 def faulty():
     """Ranks that go wrong in checkpointed runs, by the number of layers in which way; with seven
-    layers in plain runs, too."""
+    layers or nine in plain runs, too."""
     with Harness(sys.executable, "-c", PROGRAM) as harness:
         harness.hello()
         yield harness
@@ -250,6 +251,7 @@ def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, la
     text = error_of(faulty, case(layers))
     assert all(words in text for words in told), text
     assert differing(faulty, case(8)) == set()
+    assert "the plain run: of its ranks, 1 died" in faulty.ask(**run_of(case(9)))["unsupported"]
 
 
 HALVES = """
