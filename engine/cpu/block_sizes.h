@@ -22,9 +22,18 @@ inline constexpr std::int64_t kProductManyColumns = 128;
 inline constexpr std::int64_t kProductBlockRows = 384;
 inline constexpr std::int64_t kProductBlockCols = 128;
 
+/// Whether a product is so large that both operands are packed: packed_product.h has the sizes of
+/// its blocks. Smaller ones take longer to pack than to multiply.
+inline bool worth_packing(std::int64_t rows, std::int64_t cols, std::int64_t depth) {
+  return rows >= 12 && cols >= 16 && rows * cols * depth >= 1 << 16;
+}
+
 /// Outputs that one chain of conv2d_grad_weight runs over, in whole rows of outputs but at least
 /// one: part of the order of its sums.
 inline constexpr std::int64_t kConv2dChainOutputs = 128;
+
+/// Random words that are drawn at a time; even, so that Box-Muller pairs stay together.
+inline constexpr std::int64_t kDraws = 512;
 
 /// Gradients of a router's logits that are worked on at a time.
 inline constexpr std::int64_t kMoeLogits = 1 << 16;

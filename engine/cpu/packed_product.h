@@ -13,11 +13,6 @@
 
 namespace rematch::cpu {
 
-/// Smaller ones take longer to pack than to multiply.
-inline bool worth_packing(std::int64_t rows, std::int64_t cols, std::int64_t depth) {
-  return rows >= 12 && cols >= 16 && rows * cols * depth >= 1 << 16;
-}
-
 /// c[rows,cols] = a[rows,depth] b[depth,cols], with chains that begin as `start` says.
 template <typename T>
 struct PackedProduct {

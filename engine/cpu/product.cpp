@@ -95,7 +95,7 @@ void product(std::int64_t rows, std::int64_t cols, std::int64_t depth, const Str
              const Strided<T>& b, bool resume, T* c, std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
   const ChainStart start = resume ? ChainStart::kResume : ChainStart::kZero;
-  if (worth_packing(rows, cols, depth)) {
+  if (blocks::worth_packing(rows, cols, depth)) {
     return PackedProduct<T>{kernel, rows, cols, depth, a, b, start, nullptr, c, c_row}.run();
   }
   if (rows >= cols) {
@@ -133,7 +133,7 @@ void product_transposed(std::int64_t rows, std::int64_t cols, std::int64_t depth
                         std::int64_t c_row) {
   const ChainKernel<T>& kernel = chain_kernel<T>();
   // The transpose itself, unless packing all of a costs more than few columns bring.
-  if (cols >= blocks::kProductManyColumns && worth_packing(cols, rows, depth)) {
+  if (cols >= blocks::kProductManyColumns && blocks::worth_packing(cols, rows, depth)) {
     const ChainStart start = bias == nullptr ? ChainStart::kZero : ChainStart::kColumnValue;
     const Strided<T> b_rows{b.data, b.col, b.row};
     const Strided<T> a_cols{a.data, a.col, a.row};

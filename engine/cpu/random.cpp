@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/cpu/block_sizes.h"
 #include "engine/cpu/philox_words.h"
 #include "engine/cpu/threads.h"
 #include "engine/random/draw.h"
@@ -11,8 +12,7 @@ namespace rematch::cpu {
 
 namespace {
 
-/// Words drawn at a time; even, so that Box-Muller pairs stay together.
-constexpr std::int64_t kChunk = 512;
+constexpr std::int64_t kChunk = blocks::kDraws;
 
 /// Prefetches the chunk of x after the one of `count` elements at `first`. Drawing random numbers
 /// takes longer than a memory access and keeps the hardware prefetcher from seeing the pattern.

@@ -6,6 +6,7 @@
 
 #include "properties/case/policy.h"
 #include "properties/case/rules.h"
+#include "properties/layers/blocks.h"
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/facts_writer.h"
 #include "properties/layers/layer.h"
@@ -22,6 +23,22 @@ constexpr int kFewBackwards = 2;
 constexpr int kFewLevels = 4;
 constexpr int kFewStreams = 3;
 constexpr std::int64_t kFewElements = std::int64_t{1} << 18;
+
+/// Calls work(writer) with layer i, which is no custom one.
+template <class Work>
+auto with_writer(const Case& c, const Geometry& g, int i, const Work& work) {
+  const Shape input{std::span(c.input)};
+  Facts facts;
+  FactsWriter writer(c.layers, i, input, g, c.protocol.train, c.dtype, false, facts);
+  return work(writer);
+}
+
+std::int64_t drawn(const Case& c, const Geometry& g, int i) {
+  return with_writer(c, g, i, [](FactsWriter& w) {
+    layer_of(w.spec).facts(w);
+    return w.f.drawn;
+  });
+}
 
 class FeatureScan {
  public:
@@ -62,11 +79,7 @@ class FeatureScan {
     const LayerSpec& l = layer(i);
     // Only the subject knows; one for each element is a guess.
     if (l.layer != nullptr) return g_.outputs[static_cast<std::size_t>(i)].front().elements();
-    const Shape input{std::span(c_.input)};
-    Facts facts;
-    FactsWriter writer(c_.layers, i, input, g_, c_.protocol.train, c_.dtype, false, facts);
-    layer_of(l).facts(writer);
-    return writer.f.drawn;
+    return drawn(c_, g_, i);
   }
   bool draws(int begin, int end) const {
     for (int i = begin; i < end; ++i) {
@@ -92,6 +105,7 @@ class FeatureScan {
       found_.insert(feature_of(l.kind));
       mark(Feature::in_place, l.in_place);
       mark(Feature::fp8, l.fp8);
+      mark(Feature::second_block, works_in_blocks(c_, g_, i));
       mark(Feature::eval_layer, c_.protocol.train && l.eval && l.layer == nullptr);
       mark(Feature::advancing_state, layer_of(l).reads_state && trains_in(l, c_.protocol.train));
       const bool elsewhere = l.layer != nullptr && l.layer->draws_elsewhere;
@@ -334,6 +348,14 @@ class GradFlow {
 };
 
 }  // namespace
+
+bool works_in_blocks(const Case& c, const Geometry& geometry, int layer) {
+  const LayerSpec& l = c.layers[static_cast<std::size_t>(layer)];
+  if (l.layer != nullptr) return false;
+  const auto in_blocks = layer_of(l).in_blocks;
+  if (in_blocks != nullptr && with_writer(c, geometry, layer, in_blocks)) return true;
+  return draws_in(l, c.protocol.train) && drawn(c, geometry, layer) > FirstBlock::kDraws;
+}
 
 std::vector<int> frozen_layers(const Case& c, const Geometry& geometry) {
   // Every layer reads the one before it, so a gradient that the input wants passes all of them.

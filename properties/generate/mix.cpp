@@ -22,8 +22,9 @@ std::string_view to_string(Mix mix) {
 
 namespace {
 
-/// Percent of the wide mix: often enough for every hunt, rarely enough to cost little.
+/// Percents of the wide mix: often enough for every hunt, rarely enough to cost little.
 constexpr double kTail = 0.5;
+constexpr double kSecondBlock = 0.8;
 
 /// A case of any mix that keeps to the sources' features as far as its parts know them. `tail`
 /// decides of rare cases, so that all others are what they are without it.
@@ -40,7 +41,7 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
     draw_wide_tail(tail, c);
     return c;
   }
-  draw_wide_model(draw, c);
+  draw_wide_model(draw, c, tail.chance(kSecondBlock, Feature::second_block) ? &tail : nullptr);
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);

@@ -7,10 +7,12 @@
 #include <map>
 #include <string>
 
+#include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/draw_source.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -143,7 +145,7 @@ TEST_CASE("features that a subject lacks have no floor") {
 TEST_CASE("a generated case depends on mix, seed and index alone, on every machine") {
   // A change of these numbers changes what every seed in old reports means: say so in the log.
   CHECK(fingerprint(Mix::standard, 1) == 0xb5351613a7ab9585U);
-  CHECK(fingerprint(Mix::wide, 1) == 0x7346acc798f9117U);
+  CHECK(fingerprint(Mix::wide, 1) == 0x50b95197ee8df84dU);
   CHECK(generate_case(Mix::wide, 5, 7) == generate_case(Mix::wide, 5, 7));
 }
 
@@ -219,6 +221,29 @@ TEST_CASE("the tail of the wide mix has many of everything") {
   CHECK(streams > 50);
   CHECK(forwards > 60);
   CHECK(elements > 1 << 18);
+}
+
+TEST_CASE("the wide mix reaches a second block in every kind that has one") {
+  std::array<int, kLayerKinds> reached{};
+  std::array<int, kLayerKinds> seen{};
+  for (std::uint64_t i = 0; i < 60000; ++i) {
+    const Case c = generate_case(Mix::wide, 37, i);
+    const Geometry g = validate(c);
+    if (!features_of(c, g).contains(Feature::second_block)) continue;
+    for (std::size_t l = 0; l < c.layers.size(); ++l) {
+      const auto kind = static_cast<std::size_t>(c.layers[l].kind);
+      ++seen[kind];
+      reached[kind] += works_in_blocks(c, g, static_cast<int>(l)) ? 1 : 0;
+    }
+  }
+  for (std::size_t k = 0; k < kLayerKinds; ++k) {
+    const Layer& layer = layer_of(static_cast<LayerKind>(k));
+    INFO(layer.name << " " << reached[k] << " of " << seen[k]);
+    LayerSpec draws;
+    draws.p = 0.5;
+    const bool has_blocks = layer.in_blocks != nullptr || layer.draws(draws);
+    CHECK(has_blocks == (reached[k] > 0));
+  }
 }
 
 TEST_CASE("a draw stays in its range and reaches every value of it") {

@@ -11,7 +11,8 @@ void draw_standard(DrawSource& draw, Case& c);
 /// Protocol, data and dtype come first, the model relies on `train`; the plan needs the model; the
 /// last pass sets `in_place` where model and plan allow it.
 void draw_wide_protocol(DrawSource& draw, Case& c);
-void draw_wide_model(DrawSource& draw, Case& c);
+/// `sizes`, if any, draws extents at which kernels work in more than one block, for few layers.
+void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes = nullptr);
 void draw_wide_plan(DrawSource& draw, Case& c);
 void draw_in_place(DrawSource& draw, Case& c);
 /// In the place of model, plan and protocol: a small case with more than a few of something.

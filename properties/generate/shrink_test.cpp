@@ -107,8 +107,23 @@ TEST_CASE("each feature shrinks to a model that one would write by hand") {
     INFO(to_string(Feature(f)) << "\n" << to_json(c));
     CHECK(c.layers.size() <= 3);
     CHECK(count_segments(segments_of(c)) <= 4);
+    if (Feature(f) == Feature::second_block) continue;
     CHECK(std::all_of(c.input.begin(), c.input.end(), [](std::int64_t d) { return d <= 3; }));
   }
+}
+
+TEST_CASE("what has nothing to do with sizes shrinks to small ones") {
+  int large = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const Case c = generate_case(Mix::wide, 6, i);
+    if (!features_of(c, validate(c)).contains(Feature::second_block)) continue;
+    ++large;
+    const LayerKind last = c.layers.back().kind;
+    const Case small = shrink(c, [&](const Case& s) { return s.layers.back().kind == last; });
+    INFO(to_json(c) << to_json(small));
+    CHECK(std::all_of(small.input.begin(), small.input.end(), [](auto d) { return d <= 3; }));
+  }
+  CHECK(large > 20);
 }
 
 TEST_CASE("only the options that a failure needs are left") {

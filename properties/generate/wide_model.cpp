@@ -5,6 +5,7 @@
 
 #include "properties/generate/edit.h"
 #include "properties/generate/parts.h"
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -40,6 +41,45 @@ std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form 
   const std::int64_t channels = draw.range(1, 4);
   const std::int64_t height = draw.range(3, 7);
   return {batch, channels, height, draw.chance(70) ? height : draw.range(3, 7)};
+}
+
+/// Leaves out kinds that would cost too much, if others are left.
+template <class Costs>
+void leave_out(Weights& weights, Costs costs) {
+  Weights others = weights;
+  for (std::size_t i = 0; i < kLayerKinds; ++i) {
+    if (costs(layer_of(static_cast<LayerKind>(i)))) others[i] = 0;
+  }
+  if (any(others)) weights = others;
+}
+
+/// Extents of the input, and with them a width of the palette, that are large enough for a second
+/// block.
+void enlarge(DrawSource& draw, Form form, Case& c, std::int64_t& width, Weights& of_rows) {
+  const std::int64_t beyond = draw.range(1, 9);
+  constexpr std::int64_t kFewSamples = 2;
+  if (form == Form::images) {
+    std::int64_t side = 1;
+    while (side * side <= FirstBlock::kOutputs) ++side;
+    c.input = {std::min(c.input[0], kFewSamples), c.input[1], side + beyond / 2, side + beyond / 2};
+    return;
+  }
+  if (form == Form::sequences) {
+    c.input[0] = std::min(c.input[0], kFewSamples);
+    c.input[1] = FirstBlock::kQueries + beyond;
+    return;
+  }
+  switch (draw.weighted(std::array{60, 20, 20})) {
+    case 0:
+      c.input[0] = FirstBlock::kRows + beyond;
+      return;
+    case 1:
+      c.input[1] = width = FirstBlock::kFeatures + beyond;
+      return leave_out(of_rows, [](const Layer& l) { return l.has_products; });
+    default:
+      c.input[1] = FirstBlock::kTerms + beyond;
+      return leave_out(of_rows, [](const Layer& l) { return l.has_products || l.low_precision; });
+  }
 }
 
 void freeze(DrawSource& draw, Case& c) {
@@ -114,13 +154,14 @@ bool loss_requires_grad(const Case& c) {
                      [](const LayerSpec& l) { return has_parameters(l) && !l.frozen; });
 }
 
-void draw_wide_model(DrawSource& draw, Case& c) {
-  const std::array weights{allowed(draw, &Layer::Weights::rows),
-                           allowed(draw, &Layer::Weights::sequences),
-                           allowed(draw, &Layer::Weights::images)};
+void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes) {
+  std::array weights{allowed(draw, &Layer::Weights::rows),
+                     allowed(draw, &Layer::Weights::sequences),
+                     allowed(draw, &Layer::Weights::images)};
   constexpr std::array ranges{std::pair{2, 5}, std::pair{6, 11}, std::pair{12, kMostLayers}};
   const auto [low, high] = ranges[draw.weighted(std::array{60, 30, 10})];
-  const int layers = draw.range(low, high);
+  const int drawn = draw.range(low, high);
+  const int layers = sizes == nullptr ? drawn : sizes->range(2, 5);
   const auto some = [&](Form form) { return any(weights[static_cast<std::size_t>(form)]); };
   const bool rows = some(Form::rows);
   Form form = Form::rows;
@@ -134,9 +175,10 @@ void draw_wide_model(DrawSource& draw, Case& c) {
   const bool several_streams = draw.chance(30, Feature::named_stream);
   const LayerKind flatten = layer_kind("flatten");
   const double flattened = form == Form::images ? 60 : form == Form::sequences ? 20 : 0;
-  const int flatten_at = draw.chance(flattened) && rows && draw.may(feature_of(flatten))
-                             ? draw.range(1, layers - 1)
-                             : -1;
+  const int flatten_at =
+      sizes == nullptr && draw.chance(flattened) && rows && draw.may(feature_of(flatten))
+          ? draw.range(1, layers - 1)
+          : -1;
   std::array<std::int64_t, 2> palette{};
   for (std::int64_t& width : palette) width = draw.range(1, 12);
   c.input = draw_input(draw, palette[0], form);
@@ -146,6 +188,7 @@ void draw_wide_model(DrawSource& draw, Case& c) {
     c.input.resize(2);
     c.protocol.input_requires_grad = false;
   }
+  if (sizes != nullptr) enlarge(*sizes, form, c, palette[0], weights[0]);
   c.layers.reserve(static_cast<std::size_t>(layers));
   if (!tokens && draw.chance(14, Feature::several_inputs)) c.further_inputs = draw.range(1, 2);
   ModelDraw model(draw, c.input, c.layers, c.protocol.train, c.further_inputs);

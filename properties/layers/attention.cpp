@@ -1,4 +1,5 @@
 #include "properties/layers/attention.h"
+#include "properties/layers/blocks.h"
 
 #include <algorithm>
 #include <array>
@@ -161,6 +162,7 @@ constinit const Layer attention_layer{
           // The mask, a byte a pair.
           if (drops) w.save_own(s.scores());
         },
+    .in_blocks = [](const FactsWriter& w) { return w.x[1] > FirstBlock::kQueries; },
     .on_tape = rounding::attention_on_tape,
     .draws = draws_mask,
     .has_products = true,

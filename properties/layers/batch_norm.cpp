@@ -1,3 +1,4 @@
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/layers/normalised.h"
 
@@ -60,6 +61,11 @@ constinit const Layer batch_norm_layer{
           s.same_output();
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x[1]); },
+    .in_blocks =
+        [](const FactsWriter& w) {
+          const std::int64_t count = w.x.elements() / w.x[1];
+          return w.x.rank() == 2 ? count > math::kChunkRows : count > math::kSumBlock;
+        },
     .on_tape = rounding::batch_norm_on_tape,
     .has_parameters = true,
     .stateful = true,

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "engine/kernels/conv2d.h"
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/layers/window.h"
 
@@ -94,6 +95,7 @@ constinit const Layer conv2d_layer{
     .fields = {"features", "kernel", "stride", "padding", "bias", "frozen", "tied_to"},
     .shape = shape,
     .facts = facts,
+    .in_blocks = [](const FactsWriter& w) { return w.y[2] * w.y[3] > FirstBlock::kOutputs; },
     .on_tape = rounding::conv2d_on_tape,
     .low_precision = true,
     .has_parameters = true,

@@ -1,5 +1,6 @@
 #include <numeric>
 
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/layers/normalised.h"
 
@@ -38,6 +39,11 @@ constinit const Layer group_norm_layer{
           s.same_output();
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x[0] * w.spec.groups); },
+    .in_blocks =
+        [](const FactsWriter& w) {
+          const std::int64_t group = w.x.elements() / (w.x[0] * w.spec.groups);
+          return sums_in_blocks(group, w.x.rank() == 2 ? w.x[0] : 1);
+        },
     .on_tape = rounding::group_norm_on_tape,
     .has_parameters = true,
     .overwritable = true,

@@ -7,6 +7,7 @@ constinit const Layer gru_layer{
     .fields = {"features", "bias", "frozen"},
     .shape = [](ShapeWalk& s) { walk_recurrent(s, math::Cell::gru); },
     .facts = [](FactsWriter& w) { recurrent_facts(w, math::Cell::gru); },
+    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, math::Cell::gru); },
     .on_tape = rounding::gru_on_tape,
     .has_products = true,
     .has_parameters = true,

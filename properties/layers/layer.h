@@ -39,6 +39,9 @@ struct Layer {
   std::span<const std::string_view> (*ops)(const LayerSpec&, bool train) = nullptr;
   /// Tells what the reference engine saves, draws and needs.
   void (*facts)(FactsWriter&) = [](FactsWriter&) {};
+  /// Whether a kernel of the reference engine works in more than one block, by the sizes in its
+  /// headers, apart from blocks of draws; nullptr: no case of a mix is so large, or none does.
+  bool (*in_blocks)(const FactsWriter&) = nullptr;
   /// Its outputs where it draws nothing, with bounds on what rounding may change; nullptr: what it
   /// computes only the subject knows.
   std::vector<rounding::Vars> (*on_tape)(rounding::LayerRun&) = nullptr;

@@ -1,3 +1,4 @@
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/layers/normalised.h"
 
@@ -14,6 +15,7 @@ constinit const Layer layer_norm_layer{
           s.same_output();
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1]); },
+    .in_blocks = norm_of_rows_in_blocks,
     .on_tape = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, true); },
     .has_parameters = true,
     .overwritable = true,

@@ -1,3 +1,4 @@
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {
@@ -43,6 +44,7 @@ constinit const Layer linear_layer{
           w.save(FactsWriter::What::operand, 0, FactsWriter::When::parameter_requires_grad, 0);
           w.save(FactsWriter::What::parameter, 0, FactsWriter::When::operand_requires_grad, 0);
         },
+    .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.spec.features); },
     .on_tape = rounding::linear_on_tape,
     .low_precision = true,
     .has_parameters = true,

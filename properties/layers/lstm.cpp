@@ -7,6 +7,7 @@ constinit const Layer lstm_layer{
     .fields = {"features", "bias", "frozen"},
     .shape = [](ShapeWalk& s) { walk_recurrent(s, math::Cell::lstm); },
     .facts = [](FactsWriter& w) { recurrent_facts(w, math::Cell::lstm); },
+    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, math::Cell::lstm); },
     .on_tape = rounding::lstm_on_tape,
     .has_products = true,
     .has_parameters = true,

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "properties/layers/blocks.h"
 #include "properties/tape/functions.h"
 
 namespace rematch {
@@ -45,6 +46,12 @@ void recurrent_facts(FactsWriter& w, Cell cell) {
   w.save(What::output);
   w.save_own(steps * r.kept() * w.item);
   if (cell == Cell::lstm) w.save_own(steps * r.features * w.item);
+}
+
+bool recurrent_in_blocks(const FactsWriter& w, Cell cell) {
+  const RecurrentShape r = recurrent_shape(cell, w.spec, w.x);
+  return product_in_blocks(r.batch * r.steps, r.width, r.rows()) ||
+         product_in_blocks(r.rows(), r.width, r.batch * r.steps);
 }
 
 void draw_recurrent(ModelDraw& m, LayerKind kind) {

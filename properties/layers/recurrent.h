@@ -14,6 +14,7 @@ math::RecurrentShape recurrent_shape(math::Cell cell, const LayerSpec& spec, con
 
 void walk_recurrent(ShapeWalk& s, math::Cell cell);
 void recurrent_facts(FactsWriter& w, math::Cell cell);
+bool recurrent_in_blocks(const FactsWriter& w, math::Cell cell);
 void draw_recurrent(ModelDraw& m, LayerKind kind);
 
 namespace rounding {

@@ -1,5 +1,6 @@
 #include <span>
 
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/tape/functions.h"
 
@@ -26,6 +27,7 @@ std::vector<Vars> softmax_on_tape(LayerRun& l) {
 constinit const Layer softmax_layer{
     .name = "softmax",
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::output); },
+    .in_blocks = [](const FactsWriter& w) { return w.x[w.x.rank() - 1] > math::kSumBlock; },
     .on_tape = rounding::softmax_on_tape,
     .exchangeable = true,
     .weights = {.rows = 6, .sequences = 6, .images = 5},

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <span>
 
+#include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
 #include "properties/tape/functions.h"
 
@@ -102,6 +103,7 @@ constinit const Layer spectral_norm_layer{
           w.save_own(width * w.item);
           w.save_own(w.item);
         },
+    .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.spec.features); },
     .on_tape = rounding::spectral_norm_on_tape,
     .has_products = true,
     .has_parameters = true,

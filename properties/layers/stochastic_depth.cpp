@@ -1,5 +1,6 @@
 #include <array>
 
+#include "properties/layers/blocks.h"
 #include "properties/layers/branch.h"
 
 namespace rematch {
@@ -25,6 +26,7 @@ constinit const Layer stochastic_depth_layer{
           if (drawn) w.f.drawn = w.x[0];
           branch_facts(w, drawn);
         },
+    .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.x[w.x.rank() - 1]); },
     .on_tape = [](rounding::LayerRun& l) { return rounding::branch_on_tape(l, false); },
     .draws = draws_factors,
     .saves_vary = [](const LayerSpec& l, bool train) { return draws_in(l, train); },

@@ -23,7 +23,7 @@ COMMON = frozenset(
         *("draws_in_checkpointed_segment", "two_drawing_segments", "sequential"),
         *("explicit_segments", "last_stored", "last_checkpointed", "segments_1", "several_steps"),
         *("accumulation", "eval_mode", "eval_layer", "reevaluate", "sgd", "adam", "momentum"),
-        *("mse", "cross_entropy", "float32", "small_integers", "more_than_a_few"),
+        *("mse", "cross_entropy", "float32", "small_integers", "second_block", "more_than_a_few"),
     }
 )
 """Features that cases may have in any framework: none needs an option of the checkpointing."""
