@@ -39,7 +39,19 @@ endif()
 
 # Set before the language is enabled, which otherwise picks what the compiler likes. "native" would
 # not do: it needs a GPU. Machine code for Ampere and Hopper, and PTX for what comes after.
-if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+# Many cards: machine code for those of Turing to Blackwell that the compiler knows, and PTX of the newest.
+option(REMATCH_CUDA_MANY_CARDS "Machine code for all cards since Turing; several times the time to compile" OFF)
+if(REMATCH_CUDA_MANY_CARDS AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND "${REMATCH_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known COMMAND_ERROR_IS_FATAL ANY)
+  set(cards "")
+  foreach(card 75 80 86 89 90 100 120)
+    if(known MATCHES "compute_${card}\n")
+      list(APPEND cards ${card}-real)
+      set(newest ${card})
+    endif()
+  endforeach()
+  set(CMAKE_CUDA_ARCHITECTURES ${cards} ${newest}-virtual CACHE STRING "CUDA architectures")
+elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
 endif()
 enable_language(CUDA)

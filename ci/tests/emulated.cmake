@@ -82,3 +82,8 @@ foreach(turn "ascending late on" "descending mixed off")
     PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT "REMATCH_EMULATOR_ORDER=${order};\
 REMATCH_EMULATOR_STREAMS=${streams};REMATCH_EMULATOR_LOCK=${lock}")
 endforeach()
+
+rematch_test("emulated: a receipt says what ran, and its hashes are those of the CPU"
+  COMMAND sh -c "! command -v python3 >/dev/null && exit 4 || exec python3 \"$0\" \"$@\""
+    ${CMAKE_CURRENT_SOURCE_DIR}/receipt_test.py $<TARGET_FILE_DIR:rematch> $<TARGET_FILE_DIR:emulated_rematch>
+  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off)

@@ -74,6 +74,7 @@ std::string check_json(const CheckReport& r) {
   j["violating_cases"] = r.violating_cases;
   j["checks"] = r.checks();
   j["record_hash"] = fmt::format("{:016x}", r.record_hash);
+  j["exact_hash"] = fmt::format("{:016x}", r.exact_hash);
   if (!r.device_work.empty()) {
     j["device_work_per_case"] = work_json(r);
     if (slow_convolutions(r.device_work) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};

@@ -115,6 +115,7 @@ CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const Check
   report.violating_cases = r.violations();
   report.shrunk_per_law = o.shrunk_per_law;
   report.record_hash = r.record_hash;
+  report.exact_hash = r.exact_hash;
   report.device_work = r.device_work;
   report.laws = law_lines(o, outcome);
   report.features = feature_lines(o, r);

@@ -110,6 +110,7 @@ struct CheckReport {
   std::uint64_t violating_cases = 0;
   std::uint64_t shrunk_per_law = 0;
   std::uint64_t record_hash = 0;
+  std::uint64_t exact_hash = 0;
   DeviceWork device_work;
   std::vector<LawLine> laws;
   std::vector<FeatureLine> features;

@@ -67,8 +67,13 @@ class LocalWorker final : public Worker {
       if (verdict == Verdict::kept || verdict == Verdict::violated) judged_by.set(i);
     }
     tally.structures.add(structure_of(c), judged_by);
-    tally.record_hash +=
-        mixed(mixed(mixed(index) ^ workspace_.plain.hash()) ^ workspace_.checkpointed.hash());
+    const auto hash_of = [index](std::uint64_t plain, std::uint64_t checkpointed) {
+      return mixed(mixed(mixed(index) ^ plain) ^ checkpointed);
+    };
+    const Record& plain = workspace_.plain;
+    const Record& checkpointed = workspace_.checkpointed;
+    tally.record_hash += hash_of(plain.hash(), checkpointed.hash());
+    tally.exact_hash += hash_of(plain.exact_hash(), checkpointed.exact_hash());
     const FeatureSet features = features_of(c, workspace_.geometry);
     features.for_each(
         [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });

@@ -22,6 +22,7 @@ void Tally::add(Tally next, std::size_t kept_per_law) {
   for (const auto& [reason, count] : next.why_not_judged) why_not_judged[reason] += count;
   structures.add(next.structures);
   record_hash += next.record_hash;
+  exact_hash += next.exact_hash;
   for (const auto& [kind, work] : next.device_work) device_work[kind] += work;
   for (std::size_t i = 0; i < features.size(); ++i) features[i] += next.features[i];
   for (std::size_t i = 0; i < verdicts.size(); ++i) {

@@ -54,6 +54,8 @@ struct Tally {
   /// Sum over the cases of a hash of (index, both records): equal for equal cases on every
   /// machine, whatever the number of threads.
   std::uint64_t record_hash = 0;
+  /// The same of what has equal bits on every device (Record::exact_hash).
+  std::uint64_t exact_hash = 0;
   DeviceWork device_work;
   /// In the order of the cases; of each law the first so many that are to be shrunk.
   std::vector<ViolatingCase> violating;

@@ -47,6 +47,7 @@ Json json_of(const Tally& t) {
          {"why_not_judged", t.why_not_judged},
          // As text: other readers of JSON would round it.
          {"record_hash", fmt::format("{:016x}", t.record_hash)},
+         {"exact_hash", fmt::format("{:016x}", t.exact_hash)},
          {"device_work", t.device_work},
          {"structures", Json::object()},
          {"features", Json::object()},
@@ -231,6 +232,7 @@ Tally tally_from_json(const Json& json) {
     t.why_not_judged[reason] = count(cases, why.path(reason.c_str()));
   }
   t.record_hash = read_hexadecimal(fields.need("record_hash"), fields.path("record_hash"));
+  t.exact_hash = read_hexadecimal(fields.need("exact_hash"), fields.path("exact_hash"));
   const Json& structures = fields.need("structures");
   const JsonFields of_structures(kTally, structures, fields.path("structures"));
   for (const auto& [structure, judged] : structures.items()) {

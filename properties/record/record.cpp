@@ -43,6 +43,28 @@ class Hasher {
 // Bytes enter the hash as little-endian words.
 static_assert(std::endian::native == std::endian::little);
 
+void add_random(Hasher& h, const Record& r) {
+  h.add(r.draws.size());
+  for (const Draw& d : r.draws) {
+    h.add(d.step, d.microbatch, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
+  }
+  h.add(r.streams.size());
+  for (const StreamReading& s : r.streams) {
+    h.add(s.moment, s.step, s.microbatch, s.stream, s.seed, s.offset);
+  }
+}
+
+void add_counts(Hasher& h, const Record& r) {
+  h.add(r.executions.size());
+  for (const ExecutionCount& e : r.executions)
+    h.add(e.step, e.microbatch, e.layer, e.count, e.computed);
+  h.add(r.hooks.size());
+  for (const HookCount& k : r.hooks) h.add(k.step, k.microbatch, k.parameter, k.count);
+  h.add(r.grad_flags.size());
+  for (const GradFlag& g : r.grad_flags)
+    h.add(g.step, g.microbatch, g.layer, g.output, g.requires_grad);
+}
+
 }  // namespace
 
 void Record::clear() {
@@ -78,14 +100,7 @@ std::uint64_t Record::hash() const {
     for (const std::int64_t extent : o.shape.dims()) h.add(extent);
   }
   h.add_bytes(data);
-  h.add(draws.size());
-  for (const Draw& d : draws) {
-    h.add(d.step, d.microbatch, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
-  }
-  h.add(streams.size());
-  for (const StreamReading& s : streams) {
-    h.add(s.moment, s.step, s.microbatch, s.stream, s.seed, s.offset);
-  }
+  add_random(h, *this);
   h.add(bytes.size());
   for (const ByteReading& b : bytes) {
     h.add(b.moment, b.step, b.microbatch, b.saved, b.temporaries, b.retained, b.offloaded);
@@ -101,14 +116,7 @@ std::uint64_t Record::hash() const {
     h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
           l.offloaded);
   }
-  h.add(executions.size());
-  for (const ExecutionCount& e : executions)
-    h.add(e.step, e.microbatch, e.layer, e.count, e.computed);
-  h.add(hooks.size());
-  for (const HookCount& k : hooks) h.add(k.step, k.microbatch, k.parameter, k.count);
-  h.add(grad_flags.size());
-  for (const GradFlag& g : grad_flags)
-    h.add(g.step, g.microbatch, g.layer, g.output, g.requires_grad);
+  add_counts(h, *this);
   h.add(peak_bytes, error.has_value());
   if (error) {
     h.add_text(error->kind);
@@ -122,6 +130,13 @@ std::uint64_t Record::hash() const {
   for (const PromiseReading& p : promises) {
     if (!p.broken.empty()) h.add_text(p.broken);
   }
+  return h.value();
+}
+
+std::uint64_t Record::exact_hash() const {
+  Hasher h;
+  add_random(h, *this);
+  add_counts(h, *this);
   return h.value();
 }
 

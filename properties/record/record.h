@@ -304,6 +304,9 @@ struct Record {
   /// 64-bit hash over everything but values, timeline, agreements, collectives and promises that
   /// were kept; equal runs give equal hashes.
   std::uint64_t hash() const;
+  /// 64-bit hash over what has the same bits on every device: random draws and state, executions,
+  /// hooks, and which values require grad.
+  std::uint64_t exact_hash() const;
 };
 
 /// Gives every NaN among values of `item` bytes (4: float, 8: double; others are left alone) the

@@ -16,6 +16,7 @@ inline void check_equal(const HuntResult& a, const HuntResult& b) {
   CHECK(a.first_violated == b.first_violated);
   CHECK(a.violated == b.violated);
   CHECK(a.record_hash == b.record_hash);
+  CHECK(a.exact_hash == b.exact_hash);
   CHECK(a.shortfalls == b.shortfalls);
   CHECK(a.error == b.error);
   REQUIRE(a.findings.size() == b.findings.size());
