@@ -224,6 +224,11 @@ TEST_CASE("ci/test-gpu passes without a GPU only where nothing says that there i
         {"cudaErrorInsufficientDriver", "the device cannot be used"});
 }
 
+TEST_CASE("where the driver cannot translate newer PTX, the error says so, and what to do") {
+  const Outcome o = run("REMATCH_EMULATOR_DRIVER=older", kCheck + std::string("20"));
+  check(o, 2, {"cannot translate PTX", "REMATCH_CUDA_MANY_CARDS=ON"});
+}
+
 TEST_CASE("ci/test-gpu runs the sanitizer's tools one after another, on kernels of the engine") {
   const OtherMachine machine;
   machine.add("compute-sanitizer",

@@ -60,8 +60,11 @@ std::string advice(cudaError_t status) {
     case cudaErrorMemoryAllocation:
       return "; shrink the batch, checkpoint more segments, or free the device for this process";
     case cudaErrorNoKernelImageForDevice:
+      return "; this build lacks code for the device: build with -D REMATCH_CUDA_MANY_CARDS=ON";
     case cudaErrorUnsupportedPtxVersion:
-      return "; this build lacks code for the device: set CMAKE_CUDA_ARCHITECTURES and build again";
+      return "; this build has no machine code for the device, and the driver, for CUDA " +
+             driver_version() + ", cannot translate PTX of CUDA " + version_text(CUDART_VERSION) +
+             ": update the driver, or build with -D REMATCH_CUDA_MANY_CARDS=ON";
     case cudaErrorInsufficientDriver:
       return "; the driver supports CUDA " + driver_version() +
              ", and this program was built with " + version_text(CUDART_VERSION) +

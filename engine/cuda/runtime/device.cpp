@@ -9,6 +9,7 @@
 #include "engine/cuda/runtime/libraries.h"
 #include "engine/cuda/runtime/memory.h"
 #include "engine/cuda/runtime/offload.h"
+#include "engine/cuda/runtime/probe.h"
 #include "engine/cuda/runtime/staging.h"
 
 namespace rematch::cuda {
@@ -92,8 +93,13 @@ std::string device_description() {
 }
 
 void require_device(std::string_view asker) {
-  if (device_count() > 0) return;
   const std::string who = "[" + std::string(asker) + "] ";
+  if (device_count() > 0) {
+    static const cudaError_t status = try_kernel();
+    if (status == cudaSuccess) return;
+    throw DeviceError(who + "the device cannot be used: error " + std::to_string(status) + ", " +
+                      describe(status));
+  }
   if (const std::string problem = device_problem(); !problem.empty()) {
     throw DeviceError(who + problem);
   }
