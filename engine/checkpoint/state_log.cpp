@@ -11,6 +11,11 @@ void StateLog::add(Tensor value) {
   values_.back().storage()->hold();
 }
 
+void StateLog::remove_last() noexcept {
+  values_.back().storage()->drop();
+  values_.pop_back();
+}
+
 void StateLog::clear() noexcept {
   for (const Tensor& value : values_) value.storage()->drop();
   values_.clear();
@@ -20,6 +25,11 @@ Tensor StateRecording::read(const Tensor& state) {
   Tensor value = outer_ != nullptr ? outer_->read(state) : copy_of_state(state);
   log_.add(value);
   return value;
+}
+
+void StateRecording::unread() noexcept {
+  log_.remove_last();
+  if (outer_ != nullptr) outer_->unread();
 }
 
 Tensor StateRecall::read(const Tensor& state) {

@@ -19,6 +19,7 @@ class StateLog {
   ~StateLog() { clear(); }
 
   void add(Tensor value);
+  void remove_last() noexcept;
   void clear() noexcept;
   const std::vector<Tensor>& values() const { return values_; }
   /// The forward is over: what it has not read it does not read.
@@ -40,6 +41,7 @@ class StateRecording final : public StateReader {
   StateRecording(const StateRecording&) = delete;
   StateRecording& operator=(const StateRecording&) = delete;
   Tensor read(const Tensor& state) override;
+  void unread() noexcept override;
 
  private:
   StateLog& log_;
@@ -58,6 +60,7 @@ class StateRecall final : public StateReader {
   StateRecall& operator=(const StateRecall&) = delete;
   /// Throws CheckpointError where the forward read none, or one of another shape or dtype.
   Tensor read(const Tensor& state) override;
+  void unread() noexcept override { --next_; }
 
  private:
   const StateLog& log_;

@@ -65,13 +65,13 @@ Tensor delayed_scaling(const Tensor& x, Tensor& scale, bool train) {
   if (is_bfloat16(x)) return delayed_scaling(upcast(x), scale, train);
   require_shape(kScaling, "scale", scale, {1});
   require_same_dtype(kScaling, x, scale);
-  const Tensor read = read_state(scale);
+  const StateRead read(scale);
   Tensor y = scaled(
-      x, scale, train, [&] { return quotient(x, read); },
+      x, scale, train, [&] { return quotient(x, read.value); },
       [&]<class T>() {
         REMATCH_KERNEL(x, average_magnitude<T>, x.elements(), x.data<T>(), scale.data<T>());
       });
-  record<DelayedScalingBackward>(y, {&x}, x, read);
+  record<DelayedScalingBackward>(y, {&x}, x, read.value);
   return y;
 }
 
@@ -79,11 +79,11 @@ Tensor delayed_float8(const Tensor& x, Tensor& history, bool train) {
   if (is_bfloat16(x)) return delayed_float8(upcast(x), history, train);
   require_shape(kScaling, "history", history, {math::kFloat8History});
   require_same_dtype(kScaling, x, history);
-  const Tensor read = read_state(history);
+  const StateRead read(history);
   const auto rounded = [&] {
     Tensor out = Tensor::empty(x.shape(), x.dtype());
     for_floating(x.dtype(), kScaling, [&]<class T>() {
-      REMATCH_KERNEL(x, round_to_float8<T>, x.elements(), x.data<T>(), read.data<T>(),
+      REMATCH_KERNEL(x, round_to_float8<T>, x.elements(), x.data<T>(), read.value.data<T>(),
                      out.data<T>());
     });
     return out;

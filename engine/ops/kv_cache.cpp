@@ -41,7 +41,7 @@ Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
   require_rank(op, "cache", cache, 2);
   require_shape(op, "cache", cache, {cache.shape()[0], x.shape()[2]});
   require_same_dtype(op, x, cache);
-  const Tensor read = read_state(cache);
+  const StateRead read(cache);
   // The forward has already appended these rows.
   const bool update = train && !ambient().recomputing;
   if (update) cache.storage()->before_write();
@@ -50,7 +50,7 @@ Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
     Tensor out =
         Tensor::empty(x.shape().with_extent(1, cache.shape()[0] + x.shape()[1]), x.dtype());
     for_floating(x.dtype(), op, [&]<class T>() {
-      REMATCH_KERNEL(x, prepend<T>, x.shape()[0], cache.elements(), added, read.data<T>(),
+      REMATCH_KERNEL(x, prepend<T>, x.shape()[0], cache.elements(), added, read.value.data<T>(),
                      x.data<T>(), out.data<T>());
     });
     return out;
@@ -61,7 +61,7 @@ Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
     cache.storage()->memory().copy(cache.raw(), last, cache.bytes());
     cache.storage()->bump_version();
   }
-  record<KvCacheBackward>(y, {&x}, x, read);
+  record<KvCacheBackward>(y, {&x}, x, read.value);
   return y;
 }
 

@@ -1,5 +1,7 @@
 #include "engine/ops/spectral_norm.h"
 
+#include <optional>
+
 #include "engine/kernels/delayed_scaling.h"
 #include "engine/kernels/linear.h"
 #include "engine/kernels/spectral_norm.h"
@@ -135,7 +137,8 @@ Tensor spectral_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   check_operands(op, x, weight, bias, u, v);
   // Evaluation changes neither, so that they are operands like any others.
   static const Tensor kUnread;
-  const Tensor from = train ? read_state(u) : Tensor();
+  std::optional<StateRead> from;
+  if (train) from.emplace(u);
   // The forward has already taken this step.
   const bool update = train && !ambient().recomputing;
   if (update) {
@@ -152,7 +155,7 @@ Tensor spectral_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
                Tensor::empty({k}, x.dtype()), Tensor::empty({1}, x.dtype())};
     for_floating(x.dtype(), op, [&]<class T>() {
       if (train) {
-        iterate<T>(weight, from, to);
+        iterate<T>(weight, from->value, to);
       } else {
         measure<T>(weight, u, v, to);
       }
