@@ -17,7 +17,7 @@ from rematch.frameworks.pytorch.export import plain_script, refuse, repeatable, 
 from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.script import TorchScript
 from rematch.frameworks.pytorch.script_steps import indented
-from rematch.frameworks.pytorch.setup import Setup
+from rematch.frameworks.pytorch.setup import Setup, layers_with_own
 from rematch.frameworks.pytorch.source import Text, TorchSource
 from rematch.protocol import Request, Unsupported
 from rematch.script import COUNTED, Style
@@ -111,8 +111,6 @@ class ParallelScript(TorchScript):
         self._setup, self._sharded = setup, setup.kind == "fsdp2"
         if aspect in (*COUNTED, "trial"):
             raise Unsupported(f"no script counts on several ranks what {found.law} compares")
-        if setup.units != "segments":
-            raise Unsupported("no script makes units of layers")
         if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.ranks:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect)
@@ -124,16 +122,20 @@ class ParallelScript(TorchScript):
             raise Unsupported("no script evaluates what is sharded")
 
     @property
-    def _units(self) -> list[str]:
-        return [f"segment{k}" for k in range(len(self._case.plan.segments))] if self._sharded else []
+    def _units(self) -> dict[str, range]:
+        """What runs in each, outer ones first."""
+        if not self._sharded:
+            return {}
+        segments = enumerate(self._case.plan.segments if self._setup.units != "layers" else ())
+        layers = layers_with_own(self._request.model) if self._setup.units != "segments" else ()
+        units = {f"segment{k}": range(segment.begin, segment.end) for k, segment in segments}
+        return units | {f"layer{layer}": range(layer, layer + 1) for layer in layers}
 
     def _place_of(self, layers: list[int]) -> str:
-        """The module of what these layers use: the segment that has all of them, or the root. A sharded parameter is
+        """The innermost module that has all these layers, or the root: that of what they use. A sharded parameter is
         another tensor whenever its module runs."""
-        for unit, segment in zip(self._units, self._case.plan.segments, strict=False):
-            if all(segment.begin <= layer < segment.end for layer in layers):
-                return unit
-        return "model" if self._sharded else "net"
+        found = [unit for unit, its in self._units.items() if layers and set(layers) <= set(its)]
+        return found[-1] if found else "model" if self._sharded else "net"
 
     def _source(self) -> TorchSource:
         source = super()._source()
@@ -143,13 +145,17 @@ class ParallelScript(TorchScript):
         for index, name in enumerate(source._names):
             place = self._place_of([layer for layer, its in enumerate(used) if index in its])
             source._names[index] = f"{place}.{name}"
-        source.unit = self._setup.mode
+        source.unit = self._setup.mode if self._setup.units != "layers" else ""
+        source.layer_units = frozenset(its.start for unit, its in self._units.items() if unit.startswith("layer"))
         return source
 
     def _data(self) -> list[str]:
-        root = "model" if self._sharded else "net"
-        units = [f"{unit} = {root}.{unit} = Call()" for unit in self._units]
-        return [f"{root} = Call()", *units, *super()._data()]
+        lines, around = ["model = Call()" if self._sharded else "net = Call()"], dict[str, range]()
+        for unit, its in self._units.items():
+            place = next((outer for outer, of in around.items() if its.start in of), "model")
+            lines.append(f"{unit} = {place}.{unit} = Call()")
+            around |= {unit: its} if unit.startswith("segment") else {}
+        return [*lines, *super()._data()]
 
     def _parameter_line(self, index: int, array: np.ndarray, grad: bool) -> str:
         name = self.parameters[index]
@@ -165,12 +171,12 @@ class ParallelScript(TorchScript):
         lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
         setup = self._setup
         if self._sharded:
-            lines += ['mesh = init_device_mesh("cpu", (RANKS,))', f"units = ({', '.join([*self._units, 'model'])},)"]
+            lines += ['mesh = init_device_mesh("cpu", (RANKS,))', f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
             low = ""
             if setup.low:
                 lines.append("low = torch.bfloat16")
                 low = "mp_policy=MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)"
-            again = tuple(not setup.stays(number) for number in (*range(1, len(self._units) + 1), 0))
+            again = tuple(not setup.stays(number) for number in reversed(range(len(self._units) + 1)))
             if setup.reshard == "default":
                 lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', low)}"]
             else:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
-from rematch.case import Case
+from rematch.case import Case, Model
 from rematch.protocol import Unsupported
 
 MODES = {
@@ -46,6 +47,13 @@ class Setup:
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""
         return {"default": unit == 0, "never": True, "in turns": unit % 2 == 1}.get(self.reshard, False)
+
+
+def layers_with_own(model: Model) -> list[int]:
+    """Layers that have parameters for themselves."""
+    used = model.layer_parameters
+    uses = Counter(parameter for its in used for parameter in its)
+    return [layer for layer, its in enumerate(used) if any(uses[parameter] == 1 for parameter in its)]
 
 
 def setup_of(kind: str, case: Case) -> Setup:

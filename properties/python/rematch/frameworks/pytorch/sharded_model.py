@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from rematch.case import Segment
 from rematch.frameworks.pytorch.collectives import Unit, padded
 from rematch.frameworks.pytorch.model import Forward, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
+from rematch.frameworks.pytorch.setup import layers_with_own
 
 
 class _Now(list[Any]):
@@ -47,14 +47,8 @@ class FsdpModel(ParallelModel):
             for number, segment in enumerate(self.request.case.plan.segments):
                 self._add(f"segment{number}", segment, range(segment.begin, segment.end))
         if self.setup.units != "segments":
-            for layer in self._with_own():
+            for layer in layers_with_own(self.request.model):
                 self._add(f"layer{layer}", layer, range(layer, layer + 1))
-
-    def _with_own(self) -> list[int]:
-        """Layers that have parameters for themselves."""
-        used = self.request.model.layer_parameters
-        uses = Counter(parameter for its in used for parameter in its)
-        return [layer for layer, its in enumerate(used) if any(uses[parameter] == 1 for parameter in its)]
 
     def _add(self, name: str, key: Segment | int, layers: range) -> None:
         unit = self._units[key] = Unit()

@@ -16,7 +16,7 @@ from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
 from rematch.frameworks.pytorch.policy import kept_layers
 from rematch.protocol import Unsupported
-from rematch.source import Source
+from rematch.source import Source, name_of
 
 
 class Text(Description):
@@ -38,15 +38,23 @@ class Text(Description):
 @dataclass
 class TorchSource(Source):
     """`unit`: how the first segments are called where each is a module of its own: "checkpoint within" that, or
-    "checkpoint around"."""
+    "checkpoint around"; "": they are none. `layer_units`: layers that are."""
 
     unit: str = ""
+    layer_units: frozenset[int] = frozenset()
 
     def _prefix(self) -> str:
         return ""
 
     def signature(self) -> list[str]:
         return ["x", *(f"x{k + 1}" for k in range(self.case.further_inputs))]
+
+    def _layer(self, index: int) -> list[str]:
+        lines = super()._layer(index)
+        if index not in self.layer_units:
+            return lines
+        given, made = (", ".join(dict.fromkeys(map(name_of, self.model.live[at]))) for at in (index, index + 1))
+        return [*self._define(f"run{index}", [given], lines, made), f"{made} = layer{index}(run{index}, {given})"]
 
     def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
         if layer.kind == "custom":

@@ -74,8 +74,24 @@ def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshar
     assert (status, out.splitlines()[-1]) == (0, "same"), out
     of_one_run = script[script.index("def run(") :].split("\n\n\n")[0]
     assert len(of_one_run.splitlines()) < 80
-    case["options"]["units"] = "layers"
-    assert "units of layers" in ask(fsdp2, case, "")["unsupported"]
+
+
+@pytest.mark.parametrize("mode", MODES["fsdp2"])
+@pytest.mark.parametrize("units", ["layers", "both"])
+def test_layers_with_parameters_of_their_own_are_units_of_a_script_too(fsdp2, units, mode):
+    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
+    layers = [{"kind": "custom", "layer": own}, "duplicate", FOUR, {**FOUR, "tied_to": 2}, FOUR]
+    nested = plan(segment(0, 3, nested=[segment(1, 3)]), segment(4, 5))
+    case = of("fsdp2", chain(*layers, input=(4, 4), plan=nested, protocol=TRAINABLE), mode)
+    case["options"] |= {"reshard": "in turns", "units": units}
+    script = ask(fsdp2, case, "")["script"]
+    status, out = run(script)
+    assert (status, out.splitlines()[-1]) == (0, "same"), out
+    assert ("segment0 = model.segment0 = Call()" in script) == (units == "both")
+    root = "segment0" if units == "both" else "model"
+    assert f"layer0 = {root}.layer0 = Call()" in script and "layer0(run0, x)" in script
+    # One that is tied belongs to what is around all its uses.
+    assert "layer2" not in script and "layer3" not in script
 
 
 def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parallel(parallel):
