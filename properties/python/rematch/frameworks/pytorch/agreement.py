@@ -113,8 +113,8 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
         for was, got in zip_longest(wanted.shown.entries("streams"), answer.shown.entries("streams")):
             if was != got:
                 return f"random state of rank {rank}: {was} in the plain run, {got}" if rank else ""
-        for place, before in wanted.shown.arrays.items():
-            after = answer.shown.arrays.get(place)
+        for place in dict.fromkeys([*wanted.shown.arrays, *answer.shown.arrays]):
+            before, after = wanted.shown.arrays.get(place), answer.shown.arrays.get(place)
             if place[0] == "buffer" and _bits(before) != _bits(after):
                 told = f"{_told(before)} in the plain run, {_told(after)}"
                 return f"buffer {place[3]} of rank {rank}: {told}" if rank else ""

@@ -321,6 +321,10 @@ def test_each_rank_has_the_state_of_layers_that_its_own_plain_run_has():
 
     assert difference(seen(1, 2)) == "" and strayed(seen(1, 2), seen(1, 2)) == ""
     assert strayed(seen(1, 2), seen(1, 3)) == "buffer 0 of rank 1: [2.] in the plain run, [3.]"
+    more = seen(1, 2)
+    more[1].shown.observe("buffer", np.float32([7]), index=1)
+    assert strayed(seen(1, 2), more) == "buffer 1 of rank 1: nothing in the plain run, [7.]"
+    assert strayed(more, seen(1, 2)) == "buffer 1 of rank 1: [7.] in the plain run, nothing"
     # Laws judge those of the first rank.
     assert strayed(seen(1, 2), seen(3, 2)) == ""
 
