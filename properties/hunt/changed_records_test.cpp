@@ -176,6 +176,33 @@ std::string_view reader(const CollectiveReading&, const Change&) { return ""; }
 std::string_view reader(const TimelinePoint&, const Change&) { return ""; }
 std::string_view reader(const Agreement&, const Change&) { return ""; }
 
+// The law that must notice one more entry, which differs in one field; "" where none can: of
+// entries at one place the first is read, and nothing says how many values and gradients there are.
+
+template <class Entry>
+std::string_view reader_of_more(const Entry&, const Entry&, const std::vector<Entry>&,
+                                const Change&) {
+  return "";
+}
+std::string_view reader_of_more(const Draw&, const Draw&, const std::vector<Draw>&, const Change&) {
+  return "dropout-masks";
+}
+std::string_view reader_of_more(const ExecutionCount&, const ExecutionCount&,
+                                const std::vector<ExecutionCount>&, const Change&) {
+  return "executions";
+}
+std::string_view reader_of_more(const LiveReading&, const LiveReading&,
+                                const std::vector<LiveReading>&, const Change&) {
+  return "live-bytes";
+}
+std::string_view reader_of_more(const StreamReading& before, const StreamReading& more,
+                                const std::vector<StreamReading>& list, const Change& change) {
+  const bool is_new = std::none_of(list.begin(), list.end(), [&](const StreamReading& r) {
+    return &r != &more && r.stream == more.stream;
+  });
+  return change.field == "stream" && is_new ? reader(before, change) : "";
+}
+
 bool are_alike(const LayerValue& a, const LayerValue& b) {
   return a.step == b.step && a.microbatch == b.microbatch && a.layer == b.layer &&
          a.saved == b.saved && a.index == b.index;
@@ -228,6 +255,17 @@ class Changes {
         if (changer.name.empty()) break;
         expect(reader(before, change), change, at);
         list[at] = before;
+      }
+      for (int field = 0;; ++field) {
+        list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), before);
+        Changer changer{field};
+        entries::fields(changer, list[at + 1]);
+        change.field = changer.name;
+        const bool is_over = changer.name.empty();
+        if (!is_over) expect(reader_of_more(before, list[at + 1], list, change), change, at);
+        list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));
+        list[at] = before;
+        if (is_over) break;
       }
       change.field = kMissing;
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(at));

@@ -1,4 +1,5 @@
 #include <catch2/catch_test_macros.hpp>
+#include <cmath>
 #include <cstring>
 
 #include "properties/forecast/testing/small_cases.h"
@@ -58,6 +59,18 @@ Case one_layer() {
 }
 
 }  // namespace
+
+TEST_CASE("a gradient that is no number agrees with no slope") {
+  constexpr double kDistance = 0x1p-17;
+  SlopeSamples samples{.by_gradients = 1, .middle = 1, .magnitude = 1, .around = {}};
+  const SlopeSample sample{kDistance, 1 + kDistance, 1 - kDistance, 1 + kDistance / 2,
+                           1 - kDistance / 2};
+  CHECK(agrees(samples, sample));
+  for (const double wrong : {1.5, -1.0, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    samples.by_gradients = wrong;
+    CHECK_FALSE(agrees(samples, sample));
+  }
+}
 
 TEST_CASE("gradients that plain and checkpointed run count twice alike are caught and shrunk") {
   for (const Quantity q : {Quantity::parameter_gradient, Quantity::input_gradient}) {
