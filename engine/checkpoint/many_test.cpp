@@ -1,16 +1,21 @@
-// Regions of many ops, tensors, levels or draws, of no element and of megabytes: each trains as its
-// plain run does, in every way to checkpoint it.
+// Regions of many ops, tensors, levels or draws: each trains as its
+// plain run does, in every way to checkpoint it, and recomputes exactly what it should.
+#include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/sequential.h"
+#include "engine/checkpoint/backward_group.h"
+#include "engine/checkpoint/testing/ways.h"
+#include "engine/cpu/threads.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/delayed_scaling.h"
@@ -28,68 +33,16 @@ namespace rematch {
 namespace {
 
 using testing::AmbientSnapshot;
+using testing::check_way;
+using testing::check_ways;
 using testing::OffloadFixture;
-using testing::same_bits;
+using testing::Program;
+using testing::Runner;
 using testing::tensor;
+using testing::trained;
 using testing::values_off_zero;
 using testing::variable;
-
-enum class Way {
-  plain,
-  non_reentrant,
-  late_stop,
-  reentrant,
-  nested,
-  policy,
-  offloaded,
-  sequential,
-};
-
-/// Runs functions in one of these ways.
-struct Runner {
-  Way way;
-  Offload& offload;
-
-  Tensors operator()(const Function& f, const Tensors& in) const {
-    CheckpointOptions options{.reentrant = way == Way::reentrant,
-                              .early_stop = way != Way::late_stop,
-                              .determinism = DeterminismCheck::values};
-    std::optional<OffloadScope> scope;
-    if (way == Way::plain) return f(in);
-    if (way == Way::offloaded) scope.emplace(offload);
-    if (way == Way::policy) {
-      options.policy = [](const OpInstance& op) {
-        return op.index % 2 == 0 ? Keep::must_save : Keep::must_recompute;
-      };
-    }
-    if (way == Way::sequential) {
-      return checkpoint_sequential(std::vector<Function>{f}, 1, in, LastSegment::checkpointed,
-                                   options);
-    }
-    if (way != Way::nested) return checkpoint(f, in, options);
-    return checkpoint([f, options](const Tensors& t) { return checkpoint(f, t, options); }, in,
-                      {.reentrant = true});
-  }
-};
-
-/// Walks back from the outputs, each with its own gradient. Returns outputs and gradients.
-Tensors trained(const Tensors& outputs, const Tensors& leaves) {
-  Tensors all;
-  Tensors roots;
-  Tensors gradients;
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    all.push_back(outputs[i].detach());
-    if (!outputs[i].requires_grad()) continue;
-    roots.push_back(outputs[i]);
-    gradients.push_back(values_off_zero(outputs[i].shape(), 1000 + i, outputs[i].dtype()));
-  }
-  backward(roots, gradients);
-  for (const Tensor& leaf : leaves) all.push_back(leaf.grad());
-  return all;
-}
-
-/// Trains with n of something. Its results must not depend on the way of the run.
-using Program = std::function<Tensors(std::size_t n, const Runner& run)>;
+using testing::Way;
 
 Tensors many_ops(std::size_t n, const Runner& run) {
   const Tensor x = variable({-0.5}, {1});
@@ -264,111 +217,142 @@ Tensors many_backwards(std::size_t n, const Runner& run) {
   return trained({}, leaves);
 }
 
-/// Compares a run in this way with the plain one.
-void check_way(const Program& program, std::size_t n, Way way, Offload& offload) {
-  CAPTURE(n, static_cast<int>(way));
-  const std::int64_t warnings = frozen_checkpoint_warnings();
-  const auto outcome_of = [&](Way how) {
-    ambient().streams = Streams(7);
-    return program(n, {how, offload});
+/// Segments of one graph, one after the other.
+Tensors many_segments(std::size_t n, const Runner& run) {
+  const Tensor x = variable({-0.5}, {1});
+  Tensors y{x};
+  for (std::size_t i = 0; i < n; ++i) {
+    y = run([](const Tensors& in) -> Tensors { return {rrelu(tanh(in[0]), 0.75, 1.25)}; }, y);
+  }
+  return trained(y, {x});
+}
+
+/// Backwards of one group, two from each region: what the first leaves is there for the second.
+Tensors many_in_a_group(std::size_t n, const Runner& run) {
+  Tensors leaves{variable({-0.5, 2}, {2}), variable({1.5, 0.5}, {2})};
+  const Tensor weight = leaves[1];
+  const Function f = [weight](const Tensors& in) -> Tensors {
+    return {tanh(rrelu(mul(in[0], weight), 0.75, 1.25)),
+            tanh(rrelu(mul(in[1], weight), 0.75, 1.25))};
   };
-  const Tensors expected = outcome_of(Way::plain);
-  const AmbientSnapshot plain = AmbientSnapshot::now();
-  const Tensors got = outcome_of(way);
-  REQUIRE(got.size() == expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    if (!same_bits(got[i], expected[i])) FAIL("tensor " << i);
+  std::vector<Tensors> outputs;
+  for (std::size_t i = 0; i < n; ++i) {
+    leaves.push_back(values_off_zero({2}, i).set_requires_grad(true));
+    outputs.push_back(run(f, {leaves.back(), leaves[0]}));
   }
-  CHECK(AmbientSnapshot::now() == plain);
-  CHECK(frozen_checkpoint_warnings() == warnings);
-}
-
-void check_ways(const Program& program, std::size_t n, Offload& offload) {
-  const Way way = GENERATE(Way::non_reentrant, Way::late_stop, Way::reentrant, Way::nested,
-                           Way::policy, Way::offloaded, Way::sequential);
-  check_way(program, n, way, offload);
-}
-
-/// Every op that takes a tensor of any shape, each twice, and in place.
-Tensors any_shape(const Tensors& in) {
-  Tensor y = tanh(in[0]);
-  for (int i = 0; i < 2; ++i) {
-    y = gelu(add(relu(y), sigmoid(y)));
-    y = mul(leaky_relu(silu(y), 0.25), in[0]);
-    y = gaussian_noise(rrelu(dropout(y, 0.25)), 0.5);
+  const Tensor gradient = values_off_zero({2}, 9);
+  const BackwardGroup group;
+  for (const std::size_t side : {0U, 1U}) {
+    for (Tensors& y : outputs) {
+      backward(Tensors{std::exchange(y[side], {})}, Tensors{gradient}, {.retain_graph = true});
+    }
   }
-  scale_(y, 2);
-  return {reshape(scale(y, 3), {y.elements()}), tanh(sum(y))};
+  return trained({}, leaves);
 }
 
-DType dtypes() { return GENERATE(DType::float32, DType::float64, DType::bfloat16); }
+/// Draws that threads share out in the recomputation, other than in the forward.
+Tensors many_draws(std::size_t n, const Runner& run) {
+  const auto elements = static_cast<std::int64_t>(64 * n);
+  const Tensor x = Tensor::full({elements}, DType::float32, -0.5).set_requires_grad(true);
+  const Function draws = [](const Tensors& in) -> Tensors {
+    return {tanh(gaussian_noise(rrelu(dropout(in[0], 0.25)), 0.5))};
+  };
+  const Tensors y = run(draws, {x});
+  const cpu::ThreadsScope threads(3);
+  return trained(y, {x});
+}
+
+using Count = std::size_t (*)(std::size_t n);
+std::size_t none(std::size_t /*n*/) { return 0; }
+std::size_t once(std::size_t /*n*/) { return 1; }
+std::size_t all(std::size_t n) { return n; }
+/// Results that the policy keeps of an op that runs n times in a region.
+std::size_t half(std::size_t n) { return (n + 1) / 2; }
+
+/// A program and the ops of its regions: those that come after a region's last save, and of the
+/// others those that a policy keeps.
+struct Book {
+  std::string_view name;
+  Program program;
+  Count inside;
+  Count after = none;
+  Count kept = none;
+  /// Recomputations of each region, by backward or by group, and backwards in each.
+  Count passes = once;
+  std::size_t walks = 1;
+
+  std::int64_t recomputed(std::size_t n, Way way) const {
+    return static_cast<std::int64_t>(count(n, way));
+  }
+
+ private:
+  std::size_t count(std::size_t n, Way way) const {
+    const std::size_t stopped = inside(n) - after(n);
+    if (way == Way::plain) return 0;
+    if (way == Way::late_stop) return passes(n) * inside(n);
+    if (way == Way::reentrant) return passes(n) * walks * inside(n);
+    if (way == Way::nested) return passes(n) * walks * (inside(n) + stopped);
+    return passes(n) * (way == Way::policy ? stopped - kept(n) : stopped);
+  }
+};
+
+const std::vector<Book> kBooks{
+    {"ops", many_ops, all, none, [](std::size_t n) { return half(n - n / 3) + half(n / 3); }},
+    {"inputs and outputs", many_inputs_and_outputs<1>, [](std::size_t n) { return 2 * n; }, none,
+     [](std::size_t n) { return 2 * half(n); }},
+    {"inputs, every second with a gradient", many_inputs_and_outputs<2>,
+     [](std::size_t n) { return 2 * n; }, none, [](std::size_t n) { return 2 * half(n); }},
+    {"inputs, few with a gradient", many_inputs_and_outputs<1000>,
+     [](std::size_t n) { return 2 * n; }, none, [](std::size_t n) { return 2 * half(n); }},
+    {"states", many_states, [](std::size_t n) { return 3 * n; }, once,
+     [](std::size_t n) { return 3 * half(n) - n % 2; }},
+    {"streams", many_streams, [](std::size_t n) { return 2 * n; }, none,
+     [](std::size_t n) { return 2 * half(n); }},
+    {"casts", many_casts<true>, [](std::size_t n) { return 8 * n; },
+     [](std::size_t) -> std::size_t { return 2; }, [](std::size_t n) { return 4 * n; }},
+    {"casts before the backward", many_casts<false>, [](std::size_t n) { return 8 * n; },
+     [](std::size_t) -> std::size_t { return 2; }, [](std::size_t n) { return 4 * n; }},
+    {"segments", many_segments, [](std::size_t n) { return 2 * n; }, none,
+     [](std::size_t n) { return 2 * n; }},
+    {"forwards", many_forwards<1>, [](std::size_t n) { return 6 * n; }, none,
+     [](std::size_t n) { return 5 * n; }},
+    {"forwards in another order", many_forwards<7>, [](std::size_t n) { return 6 * n; }, none,
+     [](std::size_t n) { return 5 * n; }},
+    {"backwards", many_backwards, [](std::size_t) -> std::size_t { return 6; }, none, none, all},
+    {"in a group", many_in_a_group, [](std::size_t n) { return 6 * n; }, none,
+     [](std::size_t n) { return 3 * n; }, once, 2},
+    {"draws", many_draws, [](std::size_t) -> std::size_t { return 4; }, none,
+     [](std::size_t) -> std::size_t { return 4; }},
+};
 
 }  // namespace
 
-TEST_CASE_METHOD(OffloadFixture, "a region of many of anything trains as the plain run does") {
-  const Program program = GENERATE(
-      Program(many_ops), Program(many_inputs_and_outputs<1>), Program(many_inputs_and_outputs<2>),
-      Program(many_inputs_and_outputs<1000>), Program(many_results_of_an_op),
-      Program(many_operands_of_an_op), Program(many_states), Program(many_streams),
-      Program(many_casts<true>), Program(many_casts<false>), Program(many_forwards<1>),
-      Program(many_forwards<7>), Program(many_backwards));
+TEST_CASE_METHOD(
+    OffloadFixture,
+    "many of anything train as the plain run does, and recompute as many ops as said") {
+  const Book& book = kBooks[GENERATE(range(std::size_t{0}, kBooks.size()))];
+  const std::size_t n = GENERATE(2U, 33U, 257U, 1025U);
+  const Way way = testing::ways();
+  CAPTURE(book.name, n, static_cast<int>(way));
+  CHECK(check_way(book.program, n, way, offload()) == book.recomputed(n, way));
+}
+
+TEST_CASE_METHOD(OffloadFixture, "65,537 ops, states or segments train as the plain run does") {
+  const std::string_view name = GENERATE("ops", "states", "segments");
+  const auto book =
+      std::find_if(kBooks.begin(), kBooks.end(), [&](const Book& b) { return b.name == name; });
+  CHECK(check_way(book->program, 65537, Way::non_reentrant, offload()) ==
+        book->recomputed(65537, Way::non_reentrant));
+}
+
+TEST_CASE_METHOD(OffloadFixture, "an op of many operands or results trains as in the plain run") {
+  const Program program = GENERATE(Program(many_results_of_an_op), Program(many_operands_of_an_op));
   check_ways(program, GENERATE(2U, 5U, 17U, 65U, 257U), offload());
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a region of 1,025 ops or states trains as the plain run does") {
-  const Program program = GENERATE(Program(many_ops), Program(many_states));
-  check_ways(program, GENERATE(33U, 1025U), offload());
-}
-
-TEST_CASE_METHOD(OffloadFixture,
-                 "a non-reentrant region of 65,537 ops or states trains as the plain run does") {
-  check_way(GENERATE(Program(many_ops), Program(many_states)), 65537, Way::non_reentrant,
-            offload());
 }
 
 TEST_CASE_METHOD(OffloadFixture, "a nesting of any depth and mix trains as the plain run does") {
   const Program program = GENERATE(Program(many_levels<false>), Program(many_levels<true>));
   check_ways(program, GENERATE(2U, 5U, 17U, 65U), offload());
-}
-
-TEST_CASE_METHOD(OffloadFixture, "tensors of no element, of one and of many train as plain ones") {
-  // The last has more than a megabyte in every dtype, and is no multiple of a block or a word.
-  const Shape shape = GENERATE(Shape{0}, Shape{0, 3}, Shape{3, 0}, Shape{2, 0, 3}, Shape{},
-                               Shape{1}, Shape{1, 1, 1, 1, 1}, Shape{2}, Shape{(1 << 19) + 65537});
-  const DType dtype = dtypes();
-  // With one output the gradient of an empty one is all that a recomputation has to go by.
-  const bool one_output = GENERATE(false, true);
-  if (shape.elements() > 1000 && (one_output || dtype == DType::float64)) return;
-  CAPTURE(to_string(shape), to_string(dtype), one_output);
-  const Program program = [&](std::size_t /*n*/, const Runner& run) {
-    const Function f = [one_output](const Tensors& in) {
-      Tensors out = any_shape(in);
-      if (one_output) out.pop_back();
-      return out;
-    };
-    const Tensor x = values_off_zero(shape, 1, dtype).set_requires_grad(true);
-    Tensors all = trained(run(f, {x}), {x});
-    CHECK(all.back().shape() == shape);
-    CHECK(all.back().dtype() == dtype);
-    return all;
-  };
-  check_ways(program, 1, offload());
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a batch of no rows trains as in a plain run") {
-  const DType dtype = dtypes();
-  CAPTURE(to_string(dtype));
-  const Program program = [&](std::size_t rows, const Runner& run) {
-    const Function f = [](const Tensors& in) -> Tensors {
-      const Tensor y = softmax(linear(in[0], in[1], in[2]));
-      const auto [left, right] = split(y, 1);
-      return {tanh(concat(right, left)), tanh(flatten(y))};
-    };
-    const Tensors leaves{testing::leaf({static_cast<std::int64_t>(rows), 3}, 1, dtype),
-                         testing::leaf({4, 3}, 2, dtype), testing::leaf({4}, 3, dtype)};
-    return trained(run(f, leaves), leaves);
-  };
-  check_ways(program, GENERATE(0U, 1U, 2U), offload());
 }
 
 }  // namespace rematch
