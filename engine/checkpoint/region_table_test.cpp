@@ -9,6 +9,7 @@
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/error.h"
+#include "engine/math/delayed_scaling.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/attention.h"
@@ -49,11 +50,24 @@ struct TableOp {
   /// Choices for each argument; the forward takes the first.
   std::vector<Arguments> arguments;
   std::function<Tensor(const Tensors& in, const Arguments& a)> apply;
+  /// The last operand is of integers.
+  bool integers = false;
 };
 
 std::int64_t whole(double x) { return static_cast<std::int64_t>(x); }
-RandomOptions random(double stream) { return {.stream = static_cast<int>(stream)}; }
+RandomOptions random(double stream, double train) {
+  return {.train = train != 0, .stream = static_cast<int>(stream)};
+}
 
+/// Tensor of the region itself, after `write`.
+template <class Write>
+Tensor own(const Tensor& x, const Write& write) {
+  Tensor y = scale(x, 2);
+  write(y);
+  return y;
+}
+
+// A cast is no op: of what it reads the version alone is compared (README.md, section 8).
 // A state that evaluation reads is an operand. A state that an op moves on (kv_cache,
 // delayed_scaling) comes from the forward's log in a recomputation, whatever that one is given.
 const std::vector<TableOp> kOps{
@@ -79,6 +93,28 @@ const std::vector<TableOp> kOps{
      {{2, 3}},
      {{2, 3, -2}},
      [](const Tensors& in, const Arguments& a) { return scale(in[0], a[0]); }},
+    {"relu_",
+     {{2, 3}},
+     {},
+     [](const Tensors& in, const Arguments&) { return own(in[0], [](Tensor& y) { relu_(y); }); }},
+    {"add_",
+     {{2, 3}, {2, 3}},
+     {},
+     [](const Tensors& in, const Arguments&) {
+       return own(in[0], [&](Tensor& y) { add_(y, in[1]); });
+     }},
+    {"scale_",
+     {{2, 3}},
+     {{2, 3, -2}},
+     [](const Tensors& in, const Arguments& a) {
+       return own(in[0], [&](Tensor& y) { scale_(y, a[0]); });
+     }},
+    {"reshape",
+     {{2, 3}},
+     {{6, 3, 1}},
+     [](const Tensors& in, const Arguments& a) {
+       return sum(reshape(in[0], {6 / whole(a[0]), whole(a[0])}));
+     }},
     {"hooked",
      {{2, 3}},
      {{2, 3, -2}},
@@ -138,11 +174,12 @@ const std::vector<TableOp> kOps{
      }},
     {"batch_norm",
      {{3, 2}, {2}, {2}},
-     {{0.125, 0.25}, {1e-5, 1e-6}},
+     {{1, 0}, {0.125, 0.25}, {1e-5, 1e-6}},
      [](const Tensors& in, const Arguments& a) {
        Tensor mean = Tensor::zeros({2}, DType::float64);
        Tensor var = Tensor::ones({2}, DType::float64);
-       return batch_norm(in[0], in[1], in[2], mean, var, {.momentum = a[0], .eps = a[1]});
+       return batch_norm(in[0], in[1], in[2], mean, var,
+                         {.train = a[0] != 0, .momentum = a[1], .eps = a[2]});
      }},
     {"batch_norm in evaluation",
      {{3, 2}, {2}, {2}, {2}, {2}},
@@ -153,33 +190,32 @@ const std::vector<TableOp> kOps{
        return batch_norm(in[0], in[1], in[2], mean, var, {.train = false, .eps = a[0]});
      }},
     {"embedding",
-     {{4, 3}},
+     {{4, 3}, {1, 3}},
      {},
-     [](const Tensors& in, const Arguments&) {
-       return embedding(testing::tensor({0, 2, 3}, {1, 3}, DType::int32), in[0]);
-     }},
+     [](const Tensors& in, const Arguments&) { return embedding(in[1], in[0]); },
+     true},
     {"rotary",
      {{1, 3, 8}},
      {{8, 4}, {2, 1}},
      [](const Tensors& in, const Arguments& a) { return rotary(in[0], whole(a[0]), whole(a[1])); }},
     {"attention",
      {{1, 2, 4}, {1, 3, 8}},
-     {{2, 1}, {0, 1}, {0, 1}, {0.25, 0.5}, {0, 1}},
+     {{2, 1}, {0, 1}, {0, 1}, {0.25, 0.5}, {0, 1}, {1, 0}},
      [](const Tensors& in, const Arguments& a) {
        return attention(in[0], in[1],
                         {.heads = whole(a[0]),
                          .causal = a[1] != 0,
                          .fused = a[2] != 0,
                          .p = a[3],
-                         .random = random(a[4])});
+                         .random = random(a[4], a[5])});
      }},
     {"moe",
      {{2, 3}, {3, 3}, {3, 3, 3}},
-     {{1, 2}, {0.25, 0.5}, {0, 1}},
+     {{1, 2}, {0.25, 0.5}, {0, 1}, {1, 0}},
      [](const Tensors& in, const Arguments& a) {
        Tensor load = Tensor::zeros({3}, DType::float64);
        return moe(in[0], in[1], in[2], load,
-                  {.top = whole(a[0]), .jitter = a[1], .random = random(a[2])});
+                  {.top = whole(a[0]), .jitter = a[1], .random = random(a[2], a[3])});
      }},
     {"gru",
      {{1, 2, 3}, {6, 3}, {6, 2}, {6}, {6}},
@@ -195,23 +231,27 @@ const std::vector<TableOp> kOps{
      }},
     {"dropout",
      {{2, 3}},
-     {{0.25, 0.5}, {0, 1}},
-     [](const Tensors& in, const Arguments& a) { return dropout(in[0], a[0], random(a[1])); }},
+     {{0.25, 0.5}, {0, 1}, {1, 0}},
+     [](const Tensors& in, const Arguments& a) {
+       return dropout(in[0], a[0], random(a[1], a[2]));
+     }},
     {"rrelu",
      {{2, 3}},
-     {{0.125, 0.25}, {0.5, 0.75}, {0, 1}},
-     [](const Tensors& in, const Arguments& a) { return rrelu(in[0], a[0], a[1], random(a[2])); }},
+     {{0.125, 0.25}, {0.5, 0.75}, {0, 1}, {1, 0}},
+     [](const Tensors& in, const Arguments& a) {
+       return rrelu(in[0], a[0], a[1], random(a[2], a[3]));
+     }},
     {"gaussian_noise",
      {{2, 3}},
-     {{1, 2}, {0, 1}},
+     {{1, 2}, {0, 1}, {1, 0}},
      [](const Tensors& in, const Arguments& a) {
-       return gaussian_noise(in[0], a[0], random(a[1]));
+       return gaussian_noise(in[0], a[0], random(a[1], a[2]));
      }},
     {"stochastic_depth",
      {{2, 3}, {3, 3}},
-     {{0.25, 0.5}, {0, 1}},
+     {{0.25, 0.5}, {0, 1}, {1, 0}},
      [](const Tensors& in, const Arguments& a) {
-       return stochastic_depth(in[0], in[1], a[0], random(a[1]));
+       return stochastic_depth(in[0], in[1], a[0], random(a[1], a[2]));
      }},
     {"early_exit",
      {{2, 3}, {3, 3}},
@@ -219,11 +259,11 @@ const std::vector<TableOp> kOps{
      [](const Tensors& in, const Arguments&) { return early_exit(in[0], in[1]); }},
     {"spectral_norm",
      {{2, 3}, {4, 3}, {4}},
-     {},
-     [](const Tensors& in, const Arguments&) {
+     {{1, 0}},
+     [](const Tensors& in, const Arguments& a) {
        Tensor u = Tensor::full({4}, DType::float64, 0.5);
        Tensor v = Tensor::full({3}, DType::float64, 0.5);
-       return spectral_norm(in[0], in[1], in[2], u, v, true);
+       return spectral_norm(in[0], in[1], in[2], u, v, a[0] != 0);
      }},
     {"spectral_norm in evaluation",
      {{2, 3}, {4, 3}, {4}, {4}, {3}},
@@ -247,16 +287,22 @@ const std::vector<TableOp> kOps{
        Tensor scale = Tensor::ones({1}, DType::float64);
        return delayed_scaling(in[0], scale, a[0] != 0);
      }},
+    {"delayed_float8",
+     {{2, 3}},
+     {{0, 1}},
+     [](const Tensors& in, const Arguments& a) {
+       Tensor history = Tensor::ones({math::kFloat8History}, DType::float64);
+       return delayed_float8(in[0], history, a[0] != 0);
+     }},
     {"mse_loss",
      {{2, 3}, {2, 3}},
      {},
      [](const Tensors& in, const Arguments&) { return mse_loss(in[0], in[1]); }},
     {"cross_entropy",
-     {{2, 3}},
+     {{2, 3}, {2}},
      {},
-     [](const Tensors& in, const Arguments&) {
-       return cross_entropy(in[0], testing::tensor({0, 2}, {2}, DType::int32));
-     }},
+     [](const Tensors& in, const Arguments&) { return cross_entropy(in[0], in[1]); },
+     true},
 };
 
 /// A region of one op, whose arguments and operands can be changed before it is recomputed.
@@ -271,7 +317,9 @@ struct Trial {
 
   Trial(const TableOp& o, bool reentrant) : op(o), options{.reentrant = reentrant} {
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
-      captured.push_back(values_off_zero(op.operands[i], i));
+      const bool whole = op.integers && i + 1 == op.operands.size();
+      captured.push_back(whole ? Tensor::ones(op.operands[i], DType::int32)
+                               : values_off_zero(op.operands[i], i));
     }
     for (const Arguments& choices : op.arguments) arguments.push_back(choices[0]);
     x = values_off_zero(op.operands[0], 0).set_requires_grad(true);
@@ -312,7 +360,7 @@ TEST_CASE_METHOD(LedgerScope,
       CHECK_THROWS_AS(backward(replaced.loss), CheckpointError);
       if (i == 0) continue;
       Trial written(op, reentrant);
-      scale_(written.captured[i], 1);
+      written.captured[i].storage()->bump_version();
       CHECK_THROWS_AS(backward(written.loss), CheckpointError);
     }
   }
