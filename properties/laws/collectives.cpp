@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "properties/laws/support.h"
+#include "properties/laws/unit_runs.h"
 
 namespace rematch {
 namespace {
@@ -65,6 +66,7 @@ std::vector<CollectiveReading> attributed(const Evidence& e, const Record& recor
   const ProtocolSpec& p = e.c.protocol;
   if (!p.forwards_first) return all;
   for (const Implied& i : implied) {
+    if (sends_values(*i.unit)) continue;
     // How many there were so far, and whether the last one was for the next backward.
     std::map<std::pair<int, int>, std::pair<int, bool>> backwards;
     for (CollectiveReading& c : all) {
@@ -101,6 +103,13 @@ class Seen {
       }
     }
     for (const Implied& i : implied_) {
+      if (sends_values(*i.unit)) {
+        const UnitRuns runs{e_,          *i.unit, step_,
+                            microbatch_, seen_,   plain_ == nullptr ? nullptr : &plain_->seen_};
+        if (auto v = judge_runs(runs))
+          return violation(name(i) + ", " + v->place, v->expected, v->got);
+        continue;
+      }
       if (auto v = judge_gathers(i)) return v;
       if (auto v = judge_reductions(i)) return v;
       const int kept = count(i, Kind::kept, Phase::backward);
@@ -199,6 +208,7 @@ class Seen {
       if (c.kind != Kind::gather || (!in_forward && !is_alone)) continue;
       const Implied& next = *std::find_if(implied_.begin(), implied_.end(),
                                           [&](const Implied& i) { return i.unit->unit == c.unit; });
+      if (sends_values(*next.unit)) continue;
       const Implied*& before = last[static_cast<std::size_t>(c.phase)];
       const Implied* after = nullptr;
       if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
@@ -334,7 +344,9 @@ const Law collectives_law{
         "On several devices, each unit of the model is gathered once for its forward and, unless "
         "it stays gathered, once for each backward with all its recomputations, in the order in "
         "which units run. Each backward that synchronizes reduces, exactly once, the gradient of "
-        "every parameter that got one. After the backward nothing is left gathered, and nothing "
+        "every parameter that got one. Where layers are split instead, every run of a unit, in a "
+        "recomputation as in the forward, gathers or adds up what it makes, once, and every "
+        "backward its operand's gradient. After the backward nothing is left gathered, and nothing "
         "else is sent.",
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "

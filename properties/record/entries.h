@@ -17,7 +17,7 @@ inline constexpr std::array kQuantities{
 inline constexpr std::array kMoments{"after_forward", "after_backward", "after_step"};
 inline constexpr std::array kEvents{"layer",    "node",  "gradient", "forward",
                                     "backward", "graph", "step"};
-inline constexpr std::array kCollectiveKinds{"gather", "reduce", "other", "kept"};
+inline constexpr std::array kCollectiveKinds{"gather", "reduce", "other", "kept", "ran", "stopped"};
 inline constexpr std::array kCollectivePhases{"forward", "recomputation", "backward"};
 inline constexpr std::array kDTypes{"float32", "float64", "int32", "uint8", "bfloat16"};
 inline constexpr const auto& names_of(Quantity) { return kQuantities; }
@@ -143,6 +143,10 @@ void fields(V& v, UnitReading& u) {
   v("recomputed", u.recomputed);
   v("accumulates", u.accumulates);
   v("learns", u.learns);
+  v("gathers", u.gathers);
+  v("reduces", u.reduces);
+  v("gathers_back", u.gathers_back);
+  v("reduces_back", u.reduces_back);
 }
 template <class V>
 void fields(V& v, ShardReading& s) {

@@ -213,6 +213,13 @@ struct UnitReading {
   bool accumulates = false;
   /// The first backward of all reduces even so.
   bool learns = false;
+  /// Tensor parallel: elements, padding included, that each run of the unit gathers or adds up of
+  /// what it makes, and each backward of its operand's gradient, where that is wanted. A
+  /// recomputation that runs the unit repeats the former. 0: none.
+  std::int64_t gathers = 0;
+  std::int64_t reduces = 0;
+  std::int64_t gathers_back = 0;
+  std::int64_t reduces_back = 0;
 };
 
 /// A parameter of a unit, and its bytes in a collective of all devices, padding included.
@@ -223,10 +230,12 @@ struct ShardReading {
 };
 
 enum class CollectiveKind : std::uint8_t {
-  gather,  ///< All devices get the whole of a unit's parameters.
-  reduce,  ///< Gradients of all devices are added up; each gets all of them, or its share.
-  other,   ///< Anything else that carries numbers of the model.
-  kept,    ///< No collective: when the backward is over, the unit still holds whole parameters.
+  gather,   ///< All devices get the whole of a unit's parameters.
+  reduce,   ///< Gradients of all devices are added up; each gets all of them, or its share.
+  other,    ///< Anything else that carries numbers of the model.
+  kept,     ///< No collective: when the backward is over, the unit still holds whole parameters.
+  ran,      ///< No collective: a run of a unit that gathers or adds up what it makes is over.
+  stopped,  ///< The same of a run that early stop ended.
 };
 enum class CollectivePhase : std::uint8_t { forward, recomputation, backward };
 

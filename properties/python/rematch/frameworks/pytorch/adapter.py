@@ -85,8 +85,8 @@ def subject(arguments: list[str]) -> TorchSubject:
     )
     parser.add_argument(
         "--parallel",
-        choices=["ddp", "fsdp2"],
-        help="share each batch among two or four processes, within DistributedDataParallel or fully_shard()",
+        choices=["ddp", "fsdp2", "tp"],
+        help="several processes: share each batch, within DistributedDataParallel or fully_shard(), or layers (tp)",
     )
     parser.add_argument(
         "--rank-limit",

@@ -55,8 +55,8 @@ class Answer:
         return ": ".join(self.error) if self.error else ""
 
 
-def difference(answers: Sequence[Answer]) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree."""
+def difference(answers: Sequence[Answer], split: bool = True) -> str:
+    """Tells in what ranks should agree and do not; "" if they agree. `split`: each has rows of its own."""
     first = answers[0]
     for rank, other in enumerate(answers):
         if other.error != first.error:
@@ -71,7 +71,7 @@ def difference(answers: Sequence[Answer]) -> str:
         ours, its = first.shown.arrays, other.shown.arrays
         for place in (*ours, *(place for place in its if place not in ours)):
             quantity, step, microbatch, index = place
-            if _alike(quantity, ours.get(place)) != _alike(quantity, its.get(place)):
+            if _alike(quantity, ours.get(place), split) != _alike(quantity, its.get(place), split):
                 return (
                     f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
@@ -83,14 +83,14 @@ def difference(answers: Sequence[Answer]) -> str:
     return ""
 
 
-def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> Any:
+def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None, split: bool) -> Any:
     """The part of an array that all ranks must have alike."""
     if shown is None or shown[0] is None:
         return shown
     array, rest = shown
-    if quantity in JOINED:
+    if split and quantity in JOINED:
         return array.dtype, array.shape[1:], rest
-    return array.dtype, array.shape, rest, b"" if quantity in OWN else bits_of(array)
+    return array.dtype, array.shape, rest, b"" if split and quantity in OWN else bits_of(array)
 
 
 def _bits(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> bytes | None:
@@ -121,7 +121,7 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
     return ""
 
 
-def join(answers: Sequence[Answer], record: Record) -> None:
+def join(answers: Sequence[Answer], record: Record, split: bool = True) -> None:
     """Notes what the ranks show together; what one of them lacks, they do not."""
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
@@ -129,7 +129,7 @@ def join(answers: Sequence[Answer], record: Record) -> None:
         if any(place not in answer.shown.arrays for answer in answers):
             continue
         parts = [answer.shown.arrays[place][0] for answer in answers]
-        if array is not None and all(part is not None for part in parts):
+        if split and array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)
             elif quantity == "loss":

@@ -16,6 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rematch.record import Record
 
 
+_FUNCTIONAL = {"all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "all_to_all_single", "broadcast"}
+"""Operators of _c10d_functional that send; others wait for what was sent."""
+
+
 class Collectives(TorchDispatchMode):
     """Notes each collective with the sizes of its tensors, in order, and in a record those of forwards and
     backwards."""
@@ -54,9 +58,10 @@ class Collectives(TorchDispatchMode):
         if self._phase != "backward":
             self._segment = before
 
-    def note_kept(self, unit: int, size: int) -> None:
-        """A unit is still whole when the backward is over."""
-        self.record.collective("kept", "backward", unit, size, **self._place)
+    def note(self, kind: str, unit: int, size: int = 0) -> None:
+        """Notes what is no collective, but says where others belong."""
+        if self._phase:
+            self.record.collective(kind, self._phase, unit, size, **self._place)
 
     def _told(self, name: str) -> str:
         """A collective, with the unit that it is of, and the segment that ran last."""
@@ -70,7 +75,10 @@ class Collectives(TorchDispatchMode):
         return " ".join(said)
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if op.namespace == "c10d":
+        if any(issubclass(t, DTensor) for t in types):
+            # What it makes of the operator is to be seen.
+            return NotImplemented
+        if op.namespace == "c10d" or (op.namespace == "_c10d_functional" and op._opname in _FUNCTIONAL):
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))
@@ -81,9 +89,11 @@ class Collectives(TorchDispatchMode):
             # values show whether it does.
             sends_buffers = self._phase == "forward" and "broadcast" in op._opname
             if self._phase and numbers and not sends_buffers:
-                kind = "gather" if "allgather" in op._opname else "reduce" if "reduce" in op._opname else "other"
-                # The larger one holds what all ranks have.
-                size = max(t.numel() * t.element_size() for t in numbers)
+                gathers = "allgather" in op._opname.replace("_", "")
+                kind = "gather" if gathers else "reduce" if "reduce" in op._opname else "other"
+                # The larger one holds what all ranks have. One that gathers what it returns is told their number.
+                ranks = args[1] if gathers and op.namespace != "c10d" else 1
+                size = max(t.numel() * t.element_size() for t in numbers) * ranks
                 self.record.collective(kind, self._phase, self.unit, size, **self._place)
         return op(*args, **(kwargs or {}))
 

@@ -34,9 +34,10 @@ from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
+from rematch.frameworks.pytorch.split_model import SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
-from rematch.frameworks.pytorch.watch import Saves
+from rematch.frameworks.pytorch.watch import Saves, Watch
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.record import Record
 
@@ -55,6 +56,9 @@ ALONE |= {"one_row"}
 LACKS = OF_THE_BATCH | ALONE
 # DistributedDataParallel refuses a model without what trains.
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
+# All that looks at gradients together refuses those of DTensors among others.
+LACKS_OF["tp"] = (ALONE - {"one_row"}) | {"clipping", "loss_scaling"}
+MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "tp": SplitModel}
 """Features that cases do not have."""
 # A forward that normalizes the rows that it reads changes parameters by its rank's.
 LAYERS = tuple(layer for layer in MODULES if layer.name != "embedding_max_norm")
@@ -101,16 +105,18 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
 
 
 class DataParallelSubject(TorchSubject):
-    """PyTorch on several ranks; `kind`: ddp or fsdp2. `limit`: the seconds that a run may take."""
+    """PyTorch on several ranks; `kind`: ddp, fsdp2 or tp. `limit`: the seconds that a run may take."""
 
     tries_promises = takes_policies = False
 
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
-        super().__init__(name, variant=variant, observe="saved", **rest)
+        super().__init__(name, variant=variant, observe="cheap" if kind == "tp" else "saved", **rest)
         self.options, self.shares = OPTIONS[kind], SHARES[kind]
         self._kind = kind
+        self._splits = kind != "tp"
+        """Ranks share the rows of a batch."""
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)
         self._case: Case | None = None
@@ -146,7 +152,7 @@ class DataParallelSubject(TorchSubject):
                 # No checkpoint is to blame: the machine may be slow.
                 raise Unsupported(f"the plain run: {str(why).splitlines()[0]}") from why
             return record.error("Hang", str(why))
-        wrong = difference(answers)
+        wrong = difference(answers, self._splits)
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
@@ -160,7 +166,7 @@ class DataParallelSubject(TorchSubject):
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
             return record.error("RanksDiffer", self._wrong)
-        join(answers, record)
+        join(answers, record, self._splits)
 
     def _ask(self, request: Request, seconds: float) -> list[Answer]:
         """Both runs of a plain one that is run again share the limit, as one run of the harness."""
@@ -171,7 +177,7 @@ class DataParallelSubject(TorchSubject):
                 raise Unsupported(answer.unsupported)
             if answer.error and self._setup.low and not request.checkpointed:
                 raise Unsupported(f"a layer does not run in bfloat16: {answer.failed}")
-        unused = _unused(answers[0], request.model)
+        unused = self._kind == "ddp" and _unused(answers[0], request.model)
         if self._setup.mode == "default" and not request.checkpointed and unused:
             # PyTorch wants to be told.
             self._setup = replace(self._setup, mode="find_unused_parameters")
@@ -183,14 +189,15 @@ class DataParallelSubject(TorchSubject):
         request, setup = job
         answer = Answer()
         seen = Collectives(answer.shown, partial(self._ranks.says, rank))
-        mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
-        kind = DdpModel if setup.kind == "ddp" else FsdpModel
+        mine = request
+        if self._splits:
+            mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
         memory = Memory()
         try:
-            model = kind(
+            model = MODELS[setup.kind](
                 mine,
                 wire(request.case, request.model),
-                Saves(answer.shown, memory),
+                Saves(answer.shown, memory) if self._splits else Watch(answer.shown),
                 self._checkpoint,
                 custom=self.modules_by_declaration,
                 setup=setup,
@@ -199,7 +206,8 @@ class DataParallelSubject(TorchSubject):
             )
             memory.belongs_to_model(model.all_tensors())
             run = _RunOfRows(mine, model, answer.shown)
-            run.share = len(mine.arrays.inputs[0]) * setup.ranks / len(request.arrays.inputs[0])
+            if self._splits:
+                run.share = len(mine.arrays.inputs[0]) * setup.ranks / len(request.arrays.inputs[0])
             with seen:
                 run.go()
         except Unsupported as why:

@@ -11,6 +11,7 @@ from rematch.protocol import Unsupported
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
+    "tp": ("pairs", "columns", "rows", "in turns"),
 }
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes")}
 OPTIONS = {
@@ -22,8 +23,9 @@ OPTIONS = {
         "reshard": ("default", "always", "never", "in turns"),
         "precision": ("float32", "bfloat16"),
     },
+    "tp": {"mode": MODES["tp"], "between": ("tensors", "shards")},
 }
-SHARES = {kind: {"no_sync": 0.75} for kind in OPTIONS}
+SHARES = {"ddp": {"no_sync": 0.75}, "fsdp2": {"no_sync": 0.75}, "tp": {}}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,13 @@ class Setup:
     """Units that are sharded again after their forward."""
     low: bool = False
     """Parameters are gathered, and run, in bfloat16."""
+    shards: bool = False
+    """Between two layers that are split, values are DTensors, not what each rank has of them."""
+
+    @property
+    def cut(self) -> str:
+        """How parallelize_module() splits layers: by columns, rows, both in turns, or in pairs of both."""
+        return self.mode
 
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""
@@ -58,6 +67,9 @@ def layers_with_own(model: Model) -> list[int]:
 
 def setup_of(kind: str, case: Case) -> Setup:
     """Raises Unsupported for a batch that cannot be shared."""
+    if kind == "tp":
+        chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
+        return Setup(kind, 2, chosen["mode"], False, False, shards=chosen["between"] == "shards")
     rows = case.input[0]
     if rows < 2:
         raise Unsupported("a batch of one row: there is nothing to share")

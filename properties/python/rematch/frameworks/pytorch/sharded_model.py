@@ -97,7 +97,7 @@ class FsdpModel(ParallelModel):
         assert self.seen is not None
         for number, module in enumerate(self._modules):
             if size := module.gathered():
-                self.seen.note_kept(number, size)
+                self.seen.note("kept", number, size)
 
     def now(self, layer: int) -> list[Tensor]:
         """The parameters of a layer, sharded unless its module runs."""

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.arrays import bits_of
@@ -23,6 +24,9 @@ from rematch.record import Record, hash64, value_entry
 
 def to_numpy(t: Tensor) -> np.ndarray:
     """The elements of a tensor; those of bfloat16 as 16-bit integers with the same bits."""
+    if isinstance(t, AsyncCollectiveTensor):
+        # Its numbers may be on their way.
+        t = t.trigger_wait()
     if t.dtype == torch.bfloat16:
         t = t.detach().view(torch.int16)
     return t.numpy(force=True)

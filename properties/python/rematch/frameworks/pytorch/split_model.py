@@ -1,0 +1,136 @@
+"""Models of which linear layers and embeddings are split among ranks by parallelize_module()."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.func import functional_call
+
+from rematch.frameworks.pytorch.collectives import Collectives, of_unit
+from rematch.frameworks.pytorch.model import Forward, Function, Values
+from rematch.frameworks.pytorch.parallel_model import ParallelModel
+from rematch.frameworks.pytorch.split_units import SplitUnit, units_of
+
+
+def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
+    seen.unit = unit
+
+
+@dataclass
+class SplitModel(ParallelModel):
+    """A model whose values are whole on every rank, but within units."""
+
+    def _wrap(self) -> None:
+        assert self.group is not None and self.seen is not None and self.setup is not None
+        request, case = self.request, self.request.case
+        widths = {}
+        for index, layer in enumerate(case.layers):
+            if layer.kind in ("linear", "embedding"):
+                weight = self.parameters[request.model.layer_parameters[index][0]]
+                # An embedding has a row for each word.
+                widths[index] = (weight.shape[1], weight.shape[0]) if layer.kind == "linear" else tuple(weight.shape)
+        units = units_of(case, request.model, widths, self.custom, self.setup)
+        mesh = DeviceMesh.from_group(self.group, "cpu")
+        self._split: dict[int, nn.Module] = {}
+        self._unit_of: dict[int, int] = {}
+        self._ends = {unit.layers[-1] for unit in units}
+        for number, unit in enumerate(units, 1):
+            for index, style in unit.styles.items():
+                self._unit_of[index] = number
+                self._split[index] = self._module(index)
+                # Every rank has all of it, and takes its part.
+                parallelize_module(self._split[index], mesh, self._style(unit, index, style), src_data_rank=None)
+                self._share(index)
+        self._tell(units)
+
+    def _module(self, index: int) -> nn.Module:
+        """A layer with the case's own parameters."""
+        used = [self.parameters[p] for p in self.request.model.layer_parameters[index]]
+        module: nn.Module
+        if self.request.case.layers[index].kind == "embedding":
+            module = nn.Embedding(*used[0].shape, device="meta")
+        else:
+            module = nn.Linear(used[0].shape[1], used[0].shape[0], bias=len(used) > 1, device="meta")
+        for name, parameter in zip(("weight", "bias"), used, strict=False):
+            module.register_parameter(name, parameter)
+        return module
+
+    def _style(self, unit: SplitUnit, index: int, style: str) -> ParallelStyle:
+        assert self.setup is not None
+        if style == "column":
+            if unit.is_pair:
+                return ColwiseParallel(use_local_output=not self.setup.shards)
+            return ColwiseParallel(output_layouts=Replicate())
+        return RowwiseParallel() if unit.is_pair else RowwiseParallel(input_layouts=Replicate())
+
+    def _share(self, index: int) -> None:
+        """Takes the parts of the layer's parameters for those of all layers that use them."""
+        module = self._split[index]
+        for name, p in zip(("weight", "bias"), self.request.model.layer_parameters[index], strict=False):
+            if isinstance(self.parameters[p], DTensor):
+                module.register_parameter(name, self.parameters[p])
+            else:
+                self.parameters[p] = getattr(module, name)
+
+    def _tell(self, units: Sequence[SplitUnit]) -> None:
+        """Notes what there is: unit 0 is all that is whole, and sends nothing."""
+        assert self.seen is not None
+        record, layers = self.seen.record, len(self.request.case.layers)
+        record.unit(0, 0, layers, replicated=True)
+        for number, unit in enumerate(units, 1):
+            self.seen.layers[number] = unit.layers
+            record.unit(number, unit.layers.start, unit.layers.stop, **unit.sends)
+        for index, its in enumerate(self.request.model.layer_parameters):
+            for parameter in its:
+                # Nothing of a parameter is ever sent.
+                record.shard(self._unit_of.get(index, 0), parameter, 0)
+
+    def all_tensors(self) -> Iterator[Tensor]:
+        for t in super().all_tensors():
+            yield t.to_local() if isinstance(t, DTensor) else t
+
+    def whole(self, t: Tensor) -> Tensor:
+        return t.full_tensor() if isinstance(t, DTensor) else t
+
+    def note_kept(self) -> None:
+        assert self.seen is not None
+        self.seen.unit = -1
+
+    def _run_root(self, state: Forward) -> Values:
+        return self._run_model(state, tuple(state.inputs))
+
+    def _compute(self, index: int, run: Function, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        module = self._split.get(index)
+        if module is None:
+            return super()._compute(index, run, operands)
+        with self._runs(index):
+            if index in self.request.detached_layers:
+                constants = {name: p.detach() for name, p in module.named_parameters()}
+                output: Any = functional_call(module, constants, (operands[0],))
+            else:
+                output = module(operands[0])
+        if output.requires_grad:
+            # Whatever its backward sends is of this unit.
+            assert self.seen is not None
+            output.register_hook(partial(_comes_to, self.seen, self._unit_of[index]))
+        return (output,)
+
+    @contextmanager
+    def _runs(self, index: int) -> Iterator[None]:
+        assert self.seen is not None
+        ended = "stopped"
+        try:
+            with of_unit(self.seen, self._unit_of[index]):
+                yield
+            ended = "ran"
+        finally:
+            if index in self._ends:
+                self.seen.note(ended, self._unit_of[index])
