@@ -10,14 +10,15 @@ namespace rematch {
 /// Whether each run of the unit sends what it makes, or its backward the gradient of its operand.
 bool sends_values(const UnitReading& u);
 
-/// What one forward and its backwards show of such a unit; `seen`: collectives of all units.
+/// Collectives of all units (`seen`) in one forward and its backwards, to be judged for such a
+/// unit.
 struct UnitRuns {
   const Evidence& e;
   const UnitReading& unit;
   int step = 0;
   int microbatch = 0;
   const std::vector<CollectiveReading>& seen;
-  /// What the plain run shows, nullptr if this is it.
+  /// Those of the plain run, nullptr if this is it.
   const std::vector<CollectiveReading>* plain = nullptr;
 };
 

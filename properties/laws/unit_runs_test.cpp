@@ -25,7 +25,7 @@ Case split_case() {
   return c;
 }
 
-/// What two devices send for it. Three columns are padded to four.
+/// Records that two devices split it. Three columns are padded to four.
 void split(Record& r, const Case& c, bool checkpointed) {
   r.units = {{0, 0, 3, true}, {1, 0, 1}, {2, 2, 3}};
   r.units[1].gathers = 8;

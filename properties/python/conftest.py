@@ -61,6 +61,13 @@ def ddp(starts: type[Harness]) -> Iterator[Harness]:
 
 
 @pytest.fixture(scope="module")
+def tp(starts: type[Harness]) -> Iterator[Harness]:
+    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "tp") as harness:
+        harness.hello()
+        yield harness
+
+
+@pytest.fixture(scope="module")
 def fsdp2(starts: type[Harness]) -> Iterator[Harness]:
     with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
         harness.hello()

@@ -202,7 +202,7 @@ class Record:
         _add(entry, broken=broken)
         self._append("promises", entry)
 
-    def unit(self, unit: int, begin: int, end: int, **says: bool) -> None:
+    def unit(self, unit: int, begin: int, end: int, **says: bool | int) -> None:
         """Notes what a wrapping promises of a unit, in which the layers from `begin` to `end` run; what it `says` is
         in properties/record/record.h."""
         entry: dict[str, Any] = {}
@@ -216,8 +216,9 @@ class Record:
         self._append("shards", entry)
 
     def collective(self, kind: str, phase: str, unit: int, size: int, *, step: int = 0, microbatch: int = 0) -> None:
-        """Notes a "gather", a "reduce" or any "other" collective, or that a unit is still gathered when the backward
-        is over ("kept"). The phase is "forward", "recomputation" or "backward". `unit`: -1 for none."""
+        """Notes a "gather", a "reduce" or any "other" collective, that a unit is still gathered when the backward is
+        over ("kept"), or that a run of one that sends what it makes is over ("ran", "stopped" if early stop ended it).
+        The phase is "forward", "recomputation" or "backward". `unit`: -1 for none."""
         entry: dict[str, Any] = {"kind": kind, "phase": phase, "unit": unit}
         _place(entry, step, microbatch)
         _add(entry, bytes=size)

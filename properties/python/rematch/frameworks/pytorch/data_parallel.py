@@ -1,7 +1,8 @@
-"""PyTorch's data parallelism as subjects: DistributedDataParallel and fully_shard() around segments
-that are checkpointed, each rank with its share of the rows of the case's batch.
+"""PyTorch's parallelism as subjects: DistributedDataParallel and fully_shard() around segments that are
+checkpointed, each rank with its share of the rows of the case's batch, and parallelize_module(), where each has its
+share of layers and all rows.
 
-What the ranks show is joined, and must be what one process would show with the whole batch. Within
+What ranks of a shared batch show is joined, and must be what one process would show with the whole batch. Within
 which bounds is for the harness's reference to say: gradients are means over ranks, whose numbers
 are powers of two, so that no division rounds. The checkpointed run on as many ranks must have the
 bits of the plain one: every parameter has the same place in what is reduced, by which gloo chooses
@@ -130,6 +131,8 @@ class DataParallelSubject(TorchSubject):
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
+        if not self._splits:
+            raise Unsupported("no script splits layers")
         self._begin(request.case)
         try:
             # Which tells what DDP is to look for.

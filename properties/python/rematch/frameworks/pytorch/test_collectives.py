@@ -15,7 +15,7 @@ if sys.platform != "linux":
 
 from rematch.frameworks.pytorch.setup import MODES  # noqa: E402
 
-PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_fsdp2.py"
+PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
 

@@ -1,11 +1,15 @@
-r"""Plants one trouble in FSDP2's Python code as it is imported, then runs the subject; the installation is not touched.
+r"""Plants one trouble in the Python code of FSDP2 or of tensor parallel as it is imported, then runs the subject; the
+installation is not touched.
 
   build/release/bin/rematch check --law collectives --cases 200 \
-      --subject "PYTHON ci/maintain/mutation/planted_fsdp2.py double pytorch --parallel fsdp2"
+      --subject "PYTHON ci/maintain/mutation/planted_parallel.py double pytorch --parallel fsdp2"
 
 double: the recomputation gathers its unit again. stray: a recomputation counts as a forward, so that the backward
 prefetches a unit that is done. kept: a backward that does not reduce leaves its units gathered. skipped: a parameter
 whose gradient comes in several parts, as that of a weight that reentrant segments share, is not reduced.
+
+unsummed: the recomputation of a row-wise layer does not add up its output. alone: nor does one rank's. twice: that of a
+column-wise layer gathers its output twice. one_sided: gradients of operands are not added up.
 """
 
 import importlib.util
@@ -16,6 +20,21 @@ from pathlib import Path
 
 PACKAGE = "torch.distributed.fsdp._fully_shard"
 STATE, GROUP = f"{PACKAGE}._fsdp_state", f"{PACKAGE}._fsdp_param_group"
+TENSOR = "torch.distributed.tensor"
+STYLE = f"{TENSOR}.parallel.style"
+SENDS = "outputs = outputs.redistribute(placements=output_layouts, async_op=True)\n"
+COLUMNS = "# outputs is a shard on last dimension DTensor, i.e. Shard(-1)\n"
+ROWS = "# 2. to shard -> reduce_scatter\n"
+IF = "        if outputs.placements != output_layouts:\n            "
+AGAIN = "torch._C._current_graph_task_id() >= 0"
+
+
+def unsummed(when):
+    """Rows that are taken for whole in a recomputation."""
+    taken = "DTensor.from_local(outputs.to_local(), device_mesh, output_layouts, run_check=False)"
+    return ROWS + IF + SENDS, f"{ROWS}        if {when}:\n            outputs = {taken}\n{IF}{SENDS}"
+
+
 # The module, and texts of it with what takes their place.
 TROUBLES = {
     "double": (
@@ -54,6 +73,19 @@ TROUBLES = {
             "        if unsharded_param.grad is not None:\n",
             "        if getattr(unsharded_param, '_parts', 0) > 1:\n            return None\n"
             "        if unsharded_param.grad is not None:\n",
+        ),
+    ),
+    "unsummed": (STYLE, unsummed(AGAIN)),
+    "alone": (STYLE, unsummed(f"{AGAIN} and device_mesh.get_rank() == 1")),
+    "twice": (
+        STYLE,
+        (COLUMNS + IF + SENDS, f"{COLUMNS}        if {AGAIN}:\n            outputs.full_tensor()\n{IF}{SENDS}"),
+    ),
+    "one_sided": (
+        f"{TENSOR}._api",
+        (
+            "target_spec = DTensorSpec(\n                forward_input_device_mesh,\n                normalized_placements",
+            "target_spec = DTensorSpec(\n                forward_input_device_mesh,\n                current_spec.placements",
         ),
     ),
 }
