@@ -87,5 +87,6 @@ def setup_of(kind: str, case: Case) -> Setup:
     # Without a layer of the subject's own, the reference says what the numbers are, and knows of no such casts.
     low = chosen["precision"] == "bfloat16" and any(layer.kind == "custom" for layer in case.layers)
     # A layer that hands on what it is given hands on the cast, which needs no gradient where a reentrant forward casts.
-    low = low and not (reentrant and (not case.protocol.train or any(layer.eval for layer in case.layers)))
+    casts_within = chosen["mode"] == "checkpoint around" or chosen["units"] != "segments"
+    low = low and not (reentrant and casts_within)
     return replace(setup, units=chosen["units"], reshard=chosen["reshard"], low=low)
