@@ -122,7 +122,7 @@ def begins_backward(model, state):
         model._modules[1].set_requires_gradient_sync(False)
 
 parallel.FsdpModel.begins_backward = begins_backward
-serve(parallel.DataParallelSubject("fsdp2", limit=4))
+serve(parallel.DataParallelSubject("fsdp2", limit=12))
 """
 
 
