@@ -8,6 +8,7 @@
 
 #include "properties/laws/support.h"
 #include "properties/laws/unit_runs.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -218,7 +219,7 @@ class Seen {
                 inner.unit->stays ||
                 std::find(in_backward.begin(), in_backward.end(), &inner) != in_backward.end();
             return &inner != &next && next.unit->begin <= inner.unit->begin &&
-                   inner.unit->end == next.unit->end && has_begun;
+                   ends_with(*next.unit, inner.unit->end) && has_begun;
           });
       if (!in_forward && is_around) continue;
       if (!in_forward && !in_backward.empty()) {
@@ -239,6 +240,17 @@ class Seen {
       if (!in_forward) in_backward.push_back(&next);
     }
     return std::nullopt;
+  }
+
+  /// Whether what comes out of a unit may be what its layer before `end` made.
+  bool ends_with(const UnitReading& u, int end) const {
+    if (end > u.end) return false;
+    const auto& layers = e_.c.layers;
+    return std::all_of(layers.begin() + end, layers.begin() + u.end, [&](const LayerSpec& l) {
+      const Layer& kind = layer_of(l);
+      const bool may_be_idle = !kind.has_parameters && !trains_in(l, e_.c.protocol.train);
+      return kind.identity || kind.view || may_be_idle;
+    });
   }
 
   /// The layers that are recomputed together, of which the unit has some; else its own.

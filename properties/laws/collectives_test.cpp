@@ -308,6 +308,14 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 0}, {b, 2}, {b, 1}}, true)).empty());
   CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true)).empty());
   CHECK(tells(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}, {b, 2}}, true)), "order"));
+  // Layers behind that one may hand on what it made.
+  Case handed_on = c;
+  handed_on.layers.push_back(layer("duplicate"));
+  const Change longer = both([](Record& record) { record.units[0].end = 4; });
+  const Change whole_last = gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true);
+  CHECK(told(handed_on, then(whole_last, longer)).empty());
+  handed_on.layers.back() = layer("tanh");
+  CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
   // That one may stay gathered.
   const Change stays = both([](Record& record) { record.units[2].stays = true; });
   CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}}, true), stays)).empty());
