@@ -159,8 +159,10 @@ class DataParallelSubject(TorchSubject):
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
-        if answers[0].error:
-            return record.error(*answers[0].error)
+        failed = [answer.error for answer in answers if answer.error]
+        # In a plain run, that of any rank: a rank may have too few rows for a layer.
+        if answers[0].error or (failed and not request.checkpointed):
+            return record.error(*failed[0])
         if not request.checkpointed:
             self._plain = answers
         elif self._plain:

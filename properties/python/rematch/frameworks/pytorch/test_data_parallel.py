@@ -208,12 +208,13 @@ FAULTS = {
     6: more,
     7: lambda model: model._root.no_sync(),
     9: on_one(lambda model: os._exit(3)),
+    10: lambda model: raises(model) if dist.get_rank() == 1 else model._root.no_sync(),
 }
 real = parallel.DdpModel.microbatch
 
 def microbatch(model, last):
     layers = len(model.request.case.layers)
-    wrong = layers in FAULTS and (model.request.checkpointed or layers in (7, 9))
+    wrong = layers in FAULTS and (model.request.checkpointed or layers in (7, 9, 10))
     return (FAULTS[layers](model) if wrong else None) or real(model, last)
 
 parallel.DdpModel.microbatch = microbatch
@@ -224,7 +225,7 @@ serve(parallel.DataParallelSubject("ddp", limit=8))
 @pytest.fixture(scope="module")
 def faulty():
     """Ranks that go wrong in checkpointed runs, by the number of layers in which way; with seven
-    layers or nine in plain runs, too."""
+    layers, nine or ten in plain runs, too."""
     with Harness(sys.executable, "-c", PROGRAM) as harness:
         harness.hello()
         yield harness
@@ -251,6 +252,7 @@ def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, la
     text = error_of(faulty, case(layers))
     assert all(words in text for words in told), text
     assert differing(faulty, case(8)) == set()
+    assert faulty.record(**run_of(case(10)))["error"] == {"kind": "ValueError", "message": "no such row"}
     assert "the plain run: of its ranks, 1 died" in faulty.ask(**run_of(case(9)))["unsupported"]
 
 
