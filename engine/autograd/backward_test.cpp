@@ -101,6 +101,16 @@ TEST_CASE_METHOD(LedgerScope, "a leaf that was not reached has no gradient, not 
   CHECK_FALSE(apart.grad().defined());
 }
 
+TEST_CASE_METHOD(LedgerScope, "a leaf that was frozen since the forward gets no gradient") {
+  Tensor frozen = testing::leaf({2, 3}, 1);
+  const Tensor other = testing::leaf({2, 3}, 2);
+  const Tensor y = sum(mul(frozen, other));
+  frozen.set_requires_grad(false);
+  backward(y);
+  CHECK_FALSE(frozen.grad().defined());
+  CHECK(same_bits(other.grad(), frozen));
+}
+
 TEST_CASE_METHOD(LedgerScope, "an unused output contributes zeros to its node") {
   const Tensor x = variable({1, 2, 3, 4}, {2, 2});
   const auto [left, right] = split(x, 1);

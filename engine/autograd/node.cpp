@@ -95,6 +95,8 @@ void AccumulateGrad::run_hooks(std::span<Tensor> grads_out) const {
 }
 
 void AccumulateGrad::vjp(std::span<Tensor> grads_out, std::span<Tensor> /*grads_in*/) {
+  // A leaf that was frozen since the forward gets none, as in PyTorch.
+  if (!leaf_->requires_grad) return;
   Tensor gradient = std::move(grads_out[0]);
   if (leaf_->grad.defined()) {
     leaf_->grad.storage()->before_write();

@@ -26,6 +26,27 @@ Tensors plain_ops(const Tensors& in) { return {mul(tanh(mul(in[0], in[0])), in[0
 
 }  // namespace
 
+TEST_CASE_METHOD(LedgerScope, "an op whose policy threw is not counted among those of its kind") {
+  std::vector<int> asked;
+  CheckpointOptions options;
+  options.policy = [&](const OpInstance& instance) {
+    asked.push_back(instance.index);
+    if (asked.size() == 1) throw std::domain_error("mine");
+    return Keep::must_recompute;
+  };
+  const Function f = [](const Tensors& in) -> Tensors {
+    Tensor h;
+    try {
+      h = tanh(in[0]);
+    } catch (const std::domain_error&) {
+      h = tanh(in[0]);
+    }
+    return {tanh(h)};
+  };
+  checkpoint(f, {leaf({3, 4}, 5, DType::float64)}, options);
+  CHECK(asked == std::vector<int>{0, 0, 1});
+}
+
 TEST_CASE_METHOD(LedgerScope, "a policy that throws, or a function, leaves nothing behind") {
   const bool by_policy = GENERATE(false, true);
   const bool nested = GENERATE(false, true);
