@@ -38,8 +38,8 @@ if(missing)
 endif()
 
 # Set before the language is enabled, which otherwise picks what the compiler likes. "native" would
-# not do: it needs a GPU. Machine code for Ampere and Hopper, and PTX for what comes after.
-# Many cards: machine code for those of Turing to Blackwell that the compiler knows, and PTX of the newest.
+# not do: it needs a GPU. By default, machine code for Ampere and Hopper, and PTX for what comes after;
+# for many cards, machine code for those of Turing to Blackwell that the compiler knows, and PTX of the newest.
 option(REMATCH_CUDA_MANY_CARDS "Machine code for all cards since Turing; several times the time to compile" OFF)
 if(REMATCH_CUDA_MANY_CARDS AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND "${REMATCH_NVCC}" --list-gpu-arch OUTPUT_VARIABLE known COMMAND_ERROR_IS_FATAL ANY)
@@ -50,9 +50,9 @@ if(REMATCH_CUDA_MANY_CARDS AND NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
       set(newest ${card})
     endif()
   endforeach()
-  set(CMAKE_CUDA_ARCHITECTURES ${cards} ${newest}-virtual CACHE STRING "CUDA architectures")
+  set(CMAKE_CUDA_ARCHITECTURES ${cards} ${newest}-virtual)
 elseif(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "CUDA architectures")
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90")
 endif()
 enable_language(CUDA)
 # CMake 3.25 does not know that newer compilers have C++20, and would refuse targets that ask for it.

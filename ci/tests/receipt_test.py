@@ -22,7 +22,7 @@ loader.exec_module(receipt_tool)
 def whole():
     """A receipt in which everything ran."""
     ran = {"ran": True, "status": 0, "seconds": 1.0, "spec": "[gpu]~[long]", "sees_what_is_planted": True}
-    hunted = {**ran, "seed": receipt_tool.SEED, "cases": 10, "not_judged": 0, "exact_hash": "0" * 16}
+    hunted = {**ran, "seed": receipt_tool.SEED, "cases": 3000, "not_judged": 0, "exact_hash": "0" * 16}
     parts = {name: dict(hunted if name.startswith("hunt") else ran) for name in receipt_tool.PARTS}
     made = {"format": 1, "commit": "0" * 40, "tree_changed": False, "date": "", "device": "a card", "parts": parts}
     return {**made, "digest": receipt_tool.digest_of(made)}
@@ -59,8 +59,10 @@ class Receipt(unittest.TestCase):
         made["device"] = "another card"
         self.assertIn("changed by hand", receipt_tool.complaints(made)[0])
         self.assertIn("differs from its commit", self.complaints(lambda r: r.update(tree_changed=True))[0])
-        few = self.complaints(lambda r: r["parts"]["hunt wide"].update(not_judged=9))
-        self.assertIn("9 of 10 cases were not judged", few[0])
+        short = self.complaints(lambda r: r["parts"]["hunt wide"].update(cases=1))
+        self.assertIn("expected at least 3000 cases, got 1", short[0])
+        few = self.complaints(lambda r: r["parts"]["hunt wide"].update(not_judged=1501))
+        self.assertIn("1501 of 3000 cases were not judged", few[0])
 
     def test_a_device_draws_the_bits_of_the_cpu_and_another_hash_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -69,12 +71,14 @@ class Receipt(unittest.TestCase):
             self.assertEqual(subprocess.run(write, capture_output=True, check=False).returncode, 0)
             made = json.loads(file.read_text(encoding="utf-8"))
             self.assertIn("emulated", made["device"])
-            self.assertEqual(receipt_tool.compared(made, PROGRAMS / "rematch"), ([], 2))
+            told, equal = receipt_tool.compared(made, PROGRAMS / "rematch")
+            changed = [t for t in told if "this tree differs" in t]
+            self.assertEqual((told, equal), (changed, 2))
             made["parts"]["hunt standard"]["exact_hash"] = "0" * 16
             told, equal = receipt_tool.compared(made, PROGRAMS / "rematch")
-            self.assertEqual((len(told), equal), (1, 1))
+            self.assertEqual((len(told), equal), (1 + len(changed), 1))
             made["commit"] = "0" * 40
-            self.assertIn("hashes were not compared", receipt_tool.compared(made, PROGRAMS / "rematch")[0][0])
+            self.assertIn("hashes were not compared", receipt_tool.compared(made, PROGRAMS / "rematch")[0][-1])
             check = [ROOT / "ci/check-receipt", file, "--programs", PROGRAMS]
             checked = subprocess.run(check, capture_output=True, text=True, check=False)
             self.assertEqual(checked.returncode, 1)

@@ -47,7 +47,7 @@ Times layer_times(const PlanArguments& a, const Case& c) {
   if (a.time.empty()) return {};
   if (a.time != "measured") {
     Times times;
-    std::istringstream numbers(a.time);
+    std::istringstream numbers(a.time + (a.time.back() == ',' ? "," : ""));
     for (std::string one; std::getline(numbers, one, ',');) {
       times.push_back(static_cast<std::int64_t>(
           std::min(parse_whole("--time", one, 1), std::uint64_t{1} << 40)));
@@ -67,7 +67,14 @@ Times layer_times(const PlanArguments& a, const Case& c) {
   request.layer_times = &fastest;
   EngineSubject engine;
   Record record;
-  for (int run = 0; run < kRuns; ++run) engine.run(plain, validate(plain), request, record);
+  for (int run = 0; run < kRuns; ++run) {
+    record.clear();
+    engine.run(plain, validate(plain), request, record);
+    if (record.error) {
+      throw UsageError("--time: expected a case that runs, got " + record.error->kind + ": " +
+                       record.error->message);
+    }
+  }
   return fastest;
 }
 

@@ -248,8 +248,9 @@ class Seen {
     const auto& layers = e_.c.layers;
     return std::all_of(layers.begin() + end, layers.begin() + u.end, [&](const LayerSpec& l) {
       const Layer& kind = layer_of(l);
-      const bool may_be_idle = !kind.has_parameters && !trains_in(l, e_.c.protocol.train);
-      return kind.identity || kind.view || may_be_idle;
+      const bool drops = l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise ||
+                         l.kind == LayerKind::stochastic_depth;
+      return kind.identity || kind.view || (drops && !trains_in(l, e_.c.protocol.train));
     });
   }
 

@@ -88,6 +88,13 @@ class Judge {
                          implied(runs_.unit.gathers, runs_.unit.reduces),
                          text_of(sent)};
       }
+      // Under autocast the forward says how wide the values are.
+      if (again && !sent.empty() && text_of(sent) != text_of(sent_in_forward())) {
+        return Violation{{},
+                         "collectives of a run in " + what,
+                         text_of(sent_in_forward()) + ", as in the forward",
+                         text_of(sent)};
+      }
       sent.clear();
     }
     if (!sent.empty()) {
@@ -99,6 +106,12 @@ class Judge {
                      again ? "recomputations" : "runs in the forward",
                      std::to_string(marks < least ? least : most),
                      std::to_string(marks)};
+  }
+
+  Readings sent_in_forward() const {
+    Readings sent = those_of(runs_.unit, runs_.seen, Phase::forward);
+    std::erase_if(sent, is_mark);
+    return sent;
   }
 
   std::optional<Violation> judge_backward() const {

@@ -15,9 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.record import Record
 
-
-_FUNCTIONAL = {"all_gather_into_tensor", "all_reduce", "reduce_scatter_tensor", "all_to_all_single", "broadcast"}
-"""Operators of _c10d_functional that send; others wait for what was sent."""
+_WAITS = {"wait_tensor", "wait_tensors"}
+"""Operators of _c10d_functional that send nothing."""
 
 
 class Collectives(TorchDispatchMode):
@@ -78,7 +77,7 @@ class Collectives(TorchDispatchMode):
         if any(issubclass(t, DTensor) for t in types):
             # What it makes of the operator is to be seen.
             return NotImplemented
-        if op.namespace == "c10d" or (op.namespace == "_c10d_functional" and op._opname in _FUNCTIONAL):
+        if op.namespace == "c10d" or (op.namespace == "_c10d_functional" and op._opname not in _WAITS):
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
             self.seen.append(f"{op._opname.strip('_')} {sizes}".replace("torch.", ""))

@@ -51,7 +51,6 @@ OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_los
 ALONE = {"injected_failure", "failure_in_segment"}
 # Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 ALONE |= {"preserve_rng_off", "fresh_draws"}
-# Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
 # There is nothing to share.
 ALONE |= {"one_row"}
 LACKS = OF_THE_BATCH | ALONE
@@ -59,8 +58,8 @@ LACKS = OF_THE_BATCH | ALONE
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
 # All that looks at gradients together refuses those of DTensors among others.
 LACKS_OF["tp"] = (ALONE - {"one_row"}) | {"clipping", "loss_scaling"}
-MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "tp": SplitModel}
 """Features that cases do not have."""
+MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "tp": SplitModel}
 # A forward that normalizes the rows that it reads changes parameters by its rank's.
 LAYERS = tuple(layer for layer in MODULES if layer.name != "embedding_max_norm")
 

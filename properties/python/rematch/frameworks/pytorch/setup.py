@@ -48,11 +48,6 @@ class Setup:
     shards: bool = False
     """Between two layers that are split, values are DTensors, not what each rank has of them."""
 
-    @property
-    def cut(self) -> str:
-        """How parallelize_module() splits layers: by columns, rows, both in turns, or in pairs of both."""
-        return self.mode
-
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""
         return {"default": unit == 0, "never": True, "in turns": unit % 2 == 1}.get(self.reshard, False)

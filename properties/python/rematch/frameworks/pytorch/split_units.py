@@ -66,13 +66,13 @@ def units_of(
         if owner not in able or (units and index in units[-1].layers):
             continue
         last = _row_of_pair(case, model, setup, index) if owners.count(owner) == 1 else -1
-        if last >= 0 and owners.count(owners[last]) == 1 and rows[last]:
+        if last >= 0 and owners.count(owners[last]) == 1 and rows[last] and not _is_written(case, last):
             sends = {"reduces": rows[last] * widths[last][1], "reduces_back": rows[index] * widths[index][0]}
             units.append(SplitUnit(range(index, last + 1), {index: "column", last: "row"}, sends))
             continue
         # The columns of a linear layer's weight are the rows of an embedding's.
         if owner not in columns:
-            columns[owner] = setup.cut in ("pairs", "columns") or (setup.cut == "in turns" and len(columns) % 2 == 0)
+            columns[owner] = setup.mode in ("pairs", "columns") or (setup.mode == "in turns" and len(columns) % 2 == 0)
         turned = case.layers[owner].kind == "embedding" and case.layers[index].kind == "linear"
         column = columns[owner] != turned
         reads, makes = widths[index]
@@ -102,7 +102,7 @@ def _row_of_pair(case: Case, model: Model, setup: Setup, first: int) -> int:
     layer = case.layers[first]
     # Ranks take their plain shards for equally large ones.
     even = setup.shards or layer.features % setup.ranks == 0
-    if setup.cut != "pairs" or layer.kind != "linear" or not even:
+    if setup.mode != "pairs" or layer.kind != "linear" or not even:
         return -1
     for index in range(first + 1, len(case.layers)):
         # Only the next layer reads what was made last.
