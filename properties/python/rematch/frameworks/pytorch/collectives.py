@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.record import Record
 
-_WAITS = {"wait_tensor", "wait_tensors"}
+_WAITS = {"wait_tensor", "wait_tensors", "_wrap_tensor_autograd"}
 """Operators of _c10d_functional that send nothing."""
 
 
