@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "properties/case/describe.h"
@@ -20,39 +19,13 @@
 #include "properties/layers/draw_source.h"
 #include "properties/record/entries.h"
 #include "properties/subjects/engine_subject.h"
+#include "properties/testing/changer.h"
 
 namespace rematch {
 namespace {
 
 constexpr std::string_view kMissing = "missing";
 constexpr std::string_view kTwice = "twice";
-
-template <class T>
-void change(T& value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    value = !value;
-  } else if constexpr (std::is_enum_v<T>) {
-    const std::size_t names = entries::names_of(value).size();
-    value = static_cast<T>((static_cast<std::size_t>(value) + 1) % names);
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    value += "x";
-  } else {
-    value += T{1};
-  }
-}
-
-/// Changes one field, the `wanted`-th, of the entry that it visits.
-struct Changer {
-  int wanted;
-  int field = 0;
-  std::string_view name = {};
-  template <class T>
-  void operator()(std::string_view called, T& value) {
-    if (field++ != wanted) return;
-    name = called;
-    change(value);
-  }
-};
 
 /// Where an entry stands, and what of it was changed.
 struct Change {
@@ -249,7 +222,7 @@ class Changes {
       const Entry before = list[at];
       Change change{evidence_, checkpointed_, name, "", count_alike(list, before)};
       for (int field = 0;; ++field) {
-        Changer changer{field};
+        testing::Changer changer{field};
         entries::fields(changer, list[at]);
         change.field = changer.name;
         if (changer.name.empty()) break;
@@ -258,7 +231,7 @@ class Changes {
       }
       for (int field = 0;; ++field) {
         list.insert(list.begin() + static_cast<std::ptrdiff_t>(at), before);
-        Changer changer{field};
+        testing::Changer changer{field};
         entries::fields(changer, list[at + 1]);
         change.field = changer.name;
         const bool is_over = changer.name.empty();

@@ -6,10 +6,10 @@
 #include <limits>
 #include <span>
 #include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "properties/record/entries.h"
+#include "properties/testing/changer.h"
 
 namespace rematch {
 namespace {
@@ -33,26 +33,6 @@ Record sample() {
 
 TEST_CASE("equal records have equal hashes") { CHECK(sample().hash() == sample().hash()); }
 
-/// Changes one field, the `wanted`-th, of an entry: by so much, if it is a number.
-struct Changer {
-  int wanted;
-  int by;
-  int field = 0;
-  std::string_view name = {};
-  template <class T>
-  void operator()(std::string_view called, T& value) {
-    if (field++ != wanted) return;
-    name = called;
-    if constexpr (std::is_same_v<T, bool>) {
-      value = !value;
-    } else if constexpr (std::is_enum_v<T>) {
-      value = static_cast<T>(static_cast<int>(value) + 1);
-    } else if constexpr (std::is_integral_v<T>) {
-      value = static_cast<T>(value + static_cast<T>(by));
-    }
-  }
-};
-
 /// Visits the lists of a record that enter its hash, and says whether the exact hash has them, too.
 template <class Visit>
 void for_each_hashed(Record& r, Visit visit) {
@@ -75,7 +55,7 @@ TEST_CASE("the hash of a record changes with every field but the timeline") {
     for_each_hashed(r, [&](std::string_view list, auto& entries, bool is_exact) {
       for (int field = 0;; ++field) {
         const auto before = entries[0];
-        Changer changer{field, by};
+        testing::Changer changer{field, by};
         entries::fields(changer, entries[0]);
         if (changer.name.empty()) break;
         INFO(list << "." << changer.name << " by " << by);
