@@ -77,7 +77,15 @@ class Judge {
         continue;
       }
       ++marks;
-      const bool may_lack = again && (c.kind == Kind::stopped || is_kept());
+      const bool is_stopped = again && c.kind == Kind::stopped;
+      // A segment around the one of the policy runs it without what that keeps.
+      if (again && is_kept() && around_.size() == 1 && !sent.empty()) {
+        return Violation{{},
+                         "collectives of a run in " + what,
+                         "none: a policy keeps what it made",
+                         text_of(sent)};
+      }
+      const bool may_lack = is_stopped || (again && is_kept());
       if (c.kind == Kind::stopped && !(again && may_stop())) {
         return Violation{{}, "a run in " + what, "to its end", "stopped early"};
       }
@@ -166,6 +174,7 @@ class Judge {
     return text_of(all) + (is_cast() ? ", or half the bytes" : "");
   }
 
+  std::size_t last_layer() const { return static_cast<std::size_t>(runs_.unit.end - 1); }
   std::int64_t width() const { return runs_.e.c.dtype == DType::float64 ? 8 : 4; }
   bool is_cast() const { return runs_.e.c.protocol.autocast != AutocastSpan::off; }
   /// A policy keeps what was sent, too.
@@ -181,7 +190,9 @@ class Judge {
   std::pair<int, int> recomputations() const {
     if (runs_.plain == nullptr || around_.empty()) return {0, 0};
     const int backwards = runs_.e.c.protocol.backwards;
-    const bool passes = !those_of(runs_.unit, runs_.seen, Phase::backward).empty();
+    const Forecast& f = runs_.e.forecast;
+    const bool runs_again = f.saves_known && f.executions.at(last_layer()) > 1;
+    const bool passes = runs_again || !those_of(runs_.unit, runs_.seen, Phase::backward).empty();
     return {passes ? backwards : 0, backwards * static_cast<int>(around_.size())};
   }
 

@@ -209,6 +209,11 @@ TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too
   CHECK(told_of_runs(c, skips) != "");
   c.plan.segments[0].choice.keep = {{"linear", -1}};
   CHECK(told_of_runs(c, skips).empty());
+  CHECK(says(told_of_runs(c), "none: a policy keeps what it made"));
+  // A segment around that one has no policy.
+  c.plan.segments[0].choice.keep = {};
+  c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
+  c.plan.segments[0].nested[0].choice.keep = {{"linear", -1}};
   CHECK(told_of_runs(c).empty());
 }
 
@@ -221,6 +226,13 @@ TEST_CASE("under autocast values have half their width or all of it, as in the p
   c.protocol.autocast = AutocastSpan::forward;
   CHECK(told_of_runs(c, half, half).empty());
   CHECK(says(told_of_runs(c, half), "as in the plain run"));
+  // A recomputation that is not within autocast sends other widths than its forward.
+  const auto half_again = [](Record& r) {
+    for (CollectiveReading& x : r.collectives) {
+      if (x.phase == Phase::recomputation) x.bytes /= 2;
+    }
+  };
+  CHECK(says(told_of_runs(c, half_again), "as in the forward"));
 }
 
 }  // namespace
