@@ -42,6 +42,7 @@ TEST_CASE("a kernel that works in blocks gives the CPU's numbers on the device, 
         INFO(described(k, operands) << ", " << to_string(dtype) << ", seed " << Catch::getSeed());
         const Numbers expected = run(k, operands, dtype, false);
         const Numbers got = run(k, operands, dtype, true);
+        // Both keep that distance from the loops.
         const double bound =
             dtype == DType::float64 ? rematch::testing::kBound : rematch::testing::kFloat32Bound;
         for (std::size_t i = 0; i < got.size(); ++i) {
