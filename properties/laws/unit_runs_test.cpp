@@ -174,6 +174,10 @@ TEST_CASE(
              "collectives of a run in a recomputation: 1 gather of 32 bytes / none"));
   CHECK(says(told_of_runs(c, twice), "collectives of a run in a recomputation"));
   CHECK(says(told_of_runs(c, none), "recomputations: 1 / 0"));
+  // No backward tells of this one, but the forecast does.
+  Case frozen_input = c;
+  frozen_input.protocol.input_requires_grad = false;
+  CHECK(says(told_of_runs(frozen_input, none), "recomputations: 1 / 0"));
   CHECK(says(told_of_runs(c, in_order), "recomputations: 1 / 2"));
   CHECK(told_of_runs(c, stop).empty());
   // Without early stop, or in the reentrant variant, nothing ends it.
