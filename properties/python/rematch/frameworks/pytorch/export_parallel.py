@@ -39,6 +39,9 @@ class Call(nn.Module):  # has parameters, and runs what it is given
         return function(*values, **keywords)
 
 
+"""
+
+_ROWS = """\
 def rows(batch):  # those of this rank
     return batch.tensor_split(RANKS)[dist.get_rank()].clone()
 
@@ -111,7 +114,8 @@ class ParallelScript(TorchScript):
         self._setup, self._sharded = setup, setup.kind == "fsdp2"
         if aspect in (*COUNTED, "trial"):
             raise Unsupported(f"no script counts on several ranks what {found.law} compares")
-        if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.ranks:
+        self._even = setup.whole or request.case.input[0] % setup.ranks == 0
+        if request.case.protocol.auxiliary_losses and not self._even:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect)
         # One forward is written like several.
@@ -177,32 +181,43 @@ class ParallelScript(TorchScript):
                 lines.append("low = torch.bfloat16")
                 low = "mp_policy=MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)"
             again = tuple(not setup.stays(number) for number in reversed(range(len(self._units) + 1)))
-            if setup.reshard == "default":
-                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', low)}"]
+            if setup.reshard in ("default", "to two ranks"):
+                two = "" if setup.reshard == "default" else "reshard_after_forward=2"
+                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', two, low)}"]
             else:
                 shard = call("fully_shard", "unit", "mesh=mesh", "reshard_after_forward=again", low)
                 lines += [f"for unit, again in zip(units, {again}):", f"    {shard}"]
+            lines += self._prefetched()
         else:
             mode = "" if setup.mode == "default" else f"{setup.mode}=True"
             # So little that each parameter has a bucket of its own.
             size = "" if setup.buckets else "bucket_cap_mb=1e-6"
             lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
+            if setup.hook != "none":
+                lines.append(f"model.register_comm_hook(None, {setup.hook}_hook)")
         return [*lines, *super()._ready()]
+
+    def _prefetched(self) -> list[str]:
+        """Tells each unit which one is next in one of the passes."""
+        if self._setup.prefetch == "implicit" or not self._units:
+            return []
+        units = sorted(self._units, key=lambda name: (self._units[name].start, -self._units[name].stop))
+        told = {"forward": "unit.set_modules_to_forward_prefetch([following])"}
+        line = told.get(self._setup.prefetch, "following.set_modules_to_backward_prefetch([unit])")
+        return [f"for unit, following in pairwise(({', '.join(['model', *units])})):", f"    {line}"]
 
     def _forward_call(self) -> str:
         return f"{call('model', 'first', *self._given)}, *rest"
 
     def _own_rows(self, batch: str) -> str:
-        return f"rows({batch})"
+        return super()._own_rows(batch) if self._setup.whole else f"rows({batch})"
 
     def _target(self) -> str:
-        return "rows(targets[i])"
+        return super()._target() if self._setup.whole else "rows(targets[i])"
 
     def _loss(self) -> str:
-        count = self._case.input[0]
         # The mean over ranks is that over rows.
-        even = count % self._setup.ranks == 0
-        return super()._loss() if even else f"{super()._loss()} * (len(x) * RANKS / {count})"
+        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * RANKS / {self._case.input[0]})"
 
     def _synced(self, last: str) -> list[str]:
         waits = self._setup.no_sync and self._protocol.microbatches > 1
@@ -235,7 +250,9 @@ class ParallelScript(TorchScript):
         return f"numbers(whole({value}))" if self._sharded else super()._whole(value)
 
     def _needs(self, text: str) -> str:
-        return _HELPERS.format(ranks=self._setup.ranks) + (_WHOLE if self._sharded else "") + super()._needs(text)
+        rows = "" if self._setup.whole else _ROWS
+        whole = _WHOLE if self._sharded else ""
+        return _HELPERS.format(ranks=self._setup.ranks) + rows + whole + super()._needs(text)
 
     def _outcome(self) -> str:
         names = [f": {name}" for name in self.parameters]

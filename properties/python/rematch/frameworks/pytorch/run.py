@@ -114,9 +114,13 @@ class TorchRun(Steps):
             written = WrittenTo(state.inputs[0])
         if kind == "weight_changed":
             used = self.request.model.layer_parameters[layer]
-            written = WrittenTo(self._model.parameters[used[0]])
+            written = WrittenTo(self._weight(used[0]))
         with written:
             self.backward(state)
+
+    def _weight(self, index: int) -> Tensor:
+        """A parameter that a trial writes to."""
+        return self._model.parameters[index]
 
     def other_error(self, error: Exception) -> str:
         if self._model.checkpoint is not checkpoint:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -88,10 +89,21 @@ class FsdpModel(ParallelModel):
             options["mp_policy"] = MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)
         for number, module in reversed(list(enumerate(modules))):
             if setup.reshard != "default":
-                options["reshard_after_forward"] = not setup.stays(number)
+                again = 2 if setup.reshard == "to two ranks" else not setup.stays(number)
+                options["reshard_after_forward"] = again
             fully_shard(module, **options)
             module.told_apart(number, self.seen)
+        # Outer units first.
+        in_order = sorted(modules, key=lambda unit: (self._layers[unit].start, -self._layers[unit].stop))
+        for unit, following in pairwise(in_order):
+            if setup.prefetch == "forward":
+                unit.set_modules_to_forward_prefetch([following])
+            elif setup.prefetch == "backward":
+                following.set_modules_to_backward_prefetch([unit])
         self._forwards = 0
+
+    def goes_on(self) -> None:
+        self._root.reset_iter_state()
 
     def note_kept(self) -> None:
         assert self.seen is not None
