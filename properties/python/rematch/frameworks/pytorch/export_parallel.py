@@ -201,10 +201,9 @@ class ParallelScript(TorchScript):
         """Tells each unit which one is next in one of the passes."""
         if self._setup.prefetch == "implicit" or not self._units:
             return []
-        units = sorted(self._units, key=lambda name: (self._units[name].start, -self._units[name].stop))
-        told = {"forward": "unit.set_modules_to_forward_prefetch([following])"}
-        line = told.get(self._setup.prefetch, "following.set_modules_to_backward_prefetch([unit])")
-        return [f"for unit, following in pairwise(({', '.join(['model', *units])})):", f"    {line}"]
+        order = self._setup.order({"model": range(len(self._case.layers)), **self._units})
+        line = f"unit.set_modules_to_{self._setup.prefetch}_prefetch([following])"
+        return [f"for unit, following in pairwise(({', '.join(order)})):", f"    {line}"]
 
     def _forward_call(self) -> str:
         return f"{call('model', 'first', *self._given)}, *rest"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rematch.case import Case, Model
+
+Key = TypeVar("Key")
 
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
@@ -56,6 +60,12 @@ class Setup:
     """The communication hook of DDP."""
     shards: bool = False
     """Between two layers that are split, values are DTensors, not what each rank has of them."""
+
+    def order(self, units: Mapping[Key, range]) -> list[Key]:
+        """Units, which have these layers, in the order in which a pass that prefetches them enters each."""
+        forward = self.prefetch == "forward"
+        places = {unit: (its.start, -its.stop) if forward else (-its.stop, its.start) for unit, its in units.items()}
+        return sorted(units, key=places.__getitem__)
 
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""

@@ -93,13 +93,11 @@ class FsdpModel(ParallelModel):
                 options["reshard_after_forward"] = again
             fully_shard(module, **options)
             module.told_apart(number, self.seen)
-        # Outer units first.
-        in_order = sorted(modules, key=lambda unit: (self._layers[unit].start, -self._layers[unit].stop))
-        for unit, following in pairwise(in_order):
+        for unit, following in pairwise(setup.order(self._layers)):
             if setup.prefetch == "forward":
                 unit.set_modules_to_forward_prefetch([following])
             elif setup.prefetch == "backward":
-                following.set_modules_to_backward_prefetch([unit])
+                unit.set_modules_to_backward_prefetch([following])
         self._forwards = 0
 
     def goes_on(self) -> None:
