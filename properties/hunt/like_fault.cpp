@@ -113,8 +113,9 @@ std::vector<int> numbers_of(std::string_view place) {
   return numbers;
 }
 
-/// Whether the engine with the fault does the same, as far as both tell. Both violate one law. Where
-/// values are cast, rounding may hide the first array that differs, and a later one comes first.
+/// Whether the engine with the fault does the same, as far as both tell. Both violate one law.
+/// Where values are cast, rounding may hide the first array that differs, and a later one comes
+/// first.
 bool is_like(const Violation& seen, const Violation& model, bool differently, bool casts) {
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);

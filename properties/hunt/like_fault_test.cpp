@@ -37,7 +37,8 @@ bool explained_at(AutocastSpan autocast, const std::string& place) {
 
 }  // namespace
 
-TEST_CASE("casts to bfloat16 may hide the first array that a fault changes, and add none before it") {
+TEST_CASE(
+    "casts to bfloat16 may hide the first array that a fault changes, and add none before it") {
   const std::string first = "step 0, buffer 0 (layer 0 history)";
   const std::string later = "step 1, buffer 0 (layer 0 history)";
   REQUIRE(explained_at(AutocastSpan::off, first));

@@ -14,6 +14,8 @@ from rematch.record import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
+SHARDED = ("parameter", "parameter_gradient")
+"""Those of which each rank of FSDP2 has a shard, by rows, too."""
 OWN = ("loss", "buffer")
 """Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
@@ -55,9 +57,12 @@ class Answer:
         return ": ".join(self.error) if self.error else ""
 
 
-def difference(answers: Sequence[Answer], split: bool = True) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree. `split`: each has rows of its own."""
+def difference(answers: Sequence[Answer], split: bool = True, sharded: bool = False) -> str:
+    """Tells in what ranks should agree and do not; "" if they agree. `split`: each has rows of its own; `sharded`:
+    shards of parameters."""
     first = answers[0]
+    parts = (*(JOINED if split else ()), *(SHARDED if sharded else ()))
+    own = OWN if split else ()
     for rank, other in enumerate(answers):
         if other.error != first.error:
             told = [a.failed or "no error" for a in (first, other)]
@@ -71,7 +76,8 @@ def difference(answers: Sequence[Answer], split: bool = True) -> str:
         ours, its = first.shown.arrays, other.shown.arrays
         for place in (*ours, *(place for place in its if place not in ours)):
             quantity, step, microbatch, index = place
-            if _alike(quantity, ours.get(place), split) != _alike(quantity, its.get(place), split):
+            kind = quantity in parts, quantity in own
+            if _alike(ours.get(place), *kind) != _alike(its.get(place), *kind):
                 return (
                     f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
@@ -83,14 +89,14 @@ def difference(answers: Sequence[Answer], split: bool = True) -> str:
     return ""
 
 
-def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None, split: bool) -> Any:
-    """The part of an array that all ranks must have alike."""
+def _alike(shown: tuple[np.ndarray | None, dict[str, Any]] | None, is_part: bool, is_own: bool) -> Any:
+    """What all ranks must have alike of an array, which is a part of a whole, or a rank's own."""
     if shown is None or shown[0] is None:
         return shown
     array, rest = shown
-    if split and quantity in JOINED:
+    if is_part:
         return array.dtype, array.shape[1:], rest
-    return array.dtype, array.shape, rest, b"" if split and quantity in OWN else bits_of(array)
+    return array.dtype, array.shape, rest, b"" if is_own else bits_of(array)
 
 
 def _bits(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> bytes | None:
@@ -121,14 +127,17 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
     return ""
 
 
-def join(answers: Sequence[Answer], record: Record, split: bool = True) -> None:
-    """Notes what the ranks show together; what one of them lacks, they do not."""
+def join(answers: Sequence[Answer], record: Record, split: bool = True, sharded: bool = False) -> None:
+    """Notes what the ranks show together; what one of them lacks, they do not. `split`, `sharded`: as difference()."""
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
         quantity, step, microbatch, index = place
         if any(place not in answer.shown.arrays for answer in answers):
             continue
         parts = [answer.shown.arrays[place][0] for answer in answers]
+        if sharded and quantity in SHARDED and array is not None:
+            # Of a module of the subject's own, whose parameters count as one, those of each rank follow each other.
+            array = np.concatenate(parts)
         if split and array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)

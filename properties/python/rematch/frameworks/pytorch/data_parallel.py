@@ -175,7 +175,7 @@ class DataParallelSubject(TorchSubject):
                 # No checkpoint is to blame: the machine may be slow.
                 raise Unsupported(f"the plain run: {str(why).splitlines()[0]}") from why
             return record.error("Hang", str(why))
-        wrong = difference(answers, self._shares_rows)
+        wrong = difference(answers, self._shares_rows, self._kind == "fsdp2")
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
@@ -191,7 +191,7 @@ class DataParallelSubject(TorchSubject):
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
             return record.error("RanksDiffer", self._wrong)
-        join(answers, record, self._shares_rows)
+        join(answers, record, self._shares_rows, self._kind == "fsdp2")
 
     def _ask(self, request: Request, seconds: float) -> list[Answer]:
         """Both runs of a plain one that is run again share the limit, as one run of the harness."""

@@ -179,8 +179,8 @@ class TorchModel:
         """Surrounds the forward and the backward of a microbatch, of a step's last one or not."""
         return nullcontext()
 
-    def whole(self, t: Tensor) -> Tensor:
-        """A parameter or its gradient, of which this process may have a part."""
+    def shown(self, t: Tensor) -> Tensor:
+        """What this process shows of a parameter or its gradient."""
         return t
 
     @torch.no_grad()

@@ -241,7 +241,7 @@ class TorchRun(Steps):
         return [part for part in parts if part]
 
     def parameter(self, index: int) -> Tensor:
-        return self._whole(self._parameters[index])
+        return self._shown(self._parameters[index])
 
     def buffer(self, index: int) -> Tensor:
         return self._model.buffer(index)
@@ -269,13 +269,13 @@ class TorchRun(Steps):
         dtype = "bfloat16" if t.dtype == torch.bfloat16 else None
         self.record.observe(quantity, to_numpy(t), requires_grad=t.requires_grad, dtype=dtype, **place)
 
-    def _whole(self, group: list[Tensor]) -> Tensor:
-        whole = [self._model.whole(p) for p in group]
-        return whole[0] if len(whole) == 1 else to_one(whole)
+    def _shown(self, group: list[Tensor]) -> Tensor:
+        parts = [self._model.shown(p) for p in group]
+        return parts[0] if len(parts) == 1 else to_one(parts)
 
     def gradient(self, index: int) -> Tensor | None:
         # A part without a gradient, of what counts as one parameter, has NaN in its place.
         group = self._parameters[index]
         if all(p.grad is None for p in group):
             return None
-        return self._whole([torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group])
+        return self._shown([torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group])

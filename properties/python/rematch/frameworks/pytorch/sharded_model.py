@@ -121,8 +121,9 @@ class FsdpModel(ParallelModel):
             groups[index][:] = [getattr(self._place(index), f"p{index}")]
         return groups
 
-    def whole(self, t: Tensor) -> Tensor:
-        return t.full_tensor() if isinstance(t, DTensor) else t
+    def shown(self, t: Tensor) -> Tensor:
+        # Ranks are asked for their shards: what they show is joined without collectives.
+        return t.to_local() if isinstance(t, DTensor) else t
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
         # A forward without a backward leaves units whole, and the next one would not see what the optimizer did to

@@ -97,7 +97,7 @@ class SplitModel(ParallelModel):
         for t in super().all_tensors():
             yield t.to_local() if isinstance(t, DTensor) else t
 
-    def whole(self, t: Tensor) -> Tensor:
+    def shown(self, t: Tensor) -> Tensor:
         return t.full_tensor() if isinstance(t, DTensor) else t
 
     def note_kept(self) -> None:
