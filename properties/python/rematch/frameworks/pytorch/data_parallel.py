@@ -130,14 +130,13 @@ class DataParallelSubject(TorchSubject):
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
-        if not self._splits:
-            raise Unsupported("no script splits layers")
         self._begin(request.case)
-        try:
-            # Which tells what DDP is to look for.
-            self._ask(request, self._limit)
-        except Lost as why:
-            raise Unsupported("ranks of the plain run do not answer") from why
+        if self._kind == "ddp":
+            try:
+                # Which tells what it is to look for.
+                self._ask(request, self._limit)
+            except Lost as why:
+                raise Unsupported("ranks of the plain run do not answer") from why
         return export_parallel(request, finding, self.modules_by_declaration, self._setup)
 
     def _begin(self, case: Case) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.func import functional_call
 
 from rematch.frameworks.pytorch.collectives import Collectives, of_unit
 from rematch.frameworks.pytorch.model import Forward, Function, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
-from rematch.frameworks.pytorch.split_units import SplitUnit, units_of
+from rematch.frameworks.pytorch.split_units import SplitUnit, module_of, units_of
+
+_STYLES = {"ColwiseParallel": ColwiseParallel, "Replicate": Replicate, "RowwiseParallel": RowwiseParallel}
 
 
 def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
@@ -30,14 +32,7 @@ class SplitModel(ParallelModel):
 
     def _wrap(self) -> None:
         assert self.group is not None and self.seen is not None and self.setup is not None
-        request, case = self.request, self.request.case
-        widths = {}
-        for index, layer in enumerate(case.layers):
-            if layer.kind in ("linear", "embedding"):
-                weight = self.parameters[request.model.layer_parameters[index][0]]
-                # An embedding has a row for each word.
-                widths[index] = (weight.shape[1], weight.shape[0]) if layer.kind == "linear" else tuple(weight.shape)
-        units = units_of(case, request.model, widths, self.custom, self.setup)
+        units = units_of(self.request, self.custom, self.setup)
         mesh = DeviceMesh.from_group(self.group, "cpu")
         self._split: dict[int, nn.Module] = {}
         self._unit_of: dict[int, int] = {}
@@ -47,29 +42,17 @@ class SplitModel(ParallelModel):
                 self._unit_of[index] = number
                 self._split[index] = self._module(index)
                 # Every rank has all of it, and takes its part.
-                parallelize_module(self._split[index], mesh, self._style(unit, index, style), src_data_rank=None)
+                parallelize_module(self._split[index], mesh, eval(style, _STYLES), src_data_rank=None)
                 self._share(index)
         self._tell(units)
 
     def _module(self, index: int) -> nn.Module:
         """A layer with the case's own parameters."""
-        used = [self.parameters[p] for p in self.request.model.layer_parameters[index]]
-        module: nn.Module
-        if self.request.case.layers[index].kind == "embedding":
-            module = nn.Embedding(*used[0].shape, device="meta")
-        else:
-            module = nn.Linear(used[0].shape[1], used[0].shape[0], bias=len(used) > 1, device="meta")
+        module: nn.Module = eval(module_of(self.request, index), {"nn": nn})
+        used = self.request.model.layer_parameters[index]
         for name, parameter in zip(("weight", "bias"), used, strict=False):
-            module.register_parameter(name, parameter)
+            module.register_parameter(name, self.parameters[parameter])
         return module
-
-    def _style(self, unit: SplitUnit, index: int, style: str) -> ParallelStyle:
-        assert self.setup is not None
-        if style == "column":
-            if unit.is_pair:
-                return ColwiseParallel(use_local_output=not self.setup.shards)
-            return ColwiseParallel(output_layouts=Replicate())
-        return RowwiseParallel() if unit.is_pair else RowwiseParallel(input_layouts=Replicate())
 
     def _share(self, index: int) -> None:
         """Takes the parts of the layer's parameters for those of all layers that use them."""

@@ -8,7 +8,9 @@ from math import prod
 
 from rematch.case import Case, Model
 from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.setup import Setup
+from rematch.protocol import Request
 
 _POINTWISE = {"relu", "gelu", "silu", "tanh", "sigmoid"}
 """Layers that may run on the shards of a value."""
@@ -20,13 +22,9 @@ class SplitUnit:
 
     layers: range
     styles: Mapping[int, str]
-    """Those of its layers that are split: by the "column", each rank having some outputs of them, or by the "row"."""
+    """How parallelize_module() splits layers of it, as expressions."""
     sends: Mapping[str, int]
     """The elements of its collectives, as UnitReading in properties/record/record.h has them."""
-
-    @property
-    def is_pair(self) -> bool:
-        return len(self.styles) > 1
 
 
 def _rows(case: Case, custom: Mapping[str, CustomLayer]) -> list[int]:
@@ -49,10 +47,19 @@ def _keeps_rows(layer: CustomLayer) -> bool:
     return before.split()[:-1] == after.split()[:-1]
 
 
-def units_of(
-    case: Case, model: Model, widths: Mapping[int, tuple[int, int]], custom: Mapping[str, CustomLayer], setup: Setup
-) -> list[SplitUnit]:
-    """The units of a case. `widths`: the features that each linear layer and embedding reads and makes."""
+def _widths(request: Request) -> dict[int, tuple[int, int]]:
+    """The features that each linear layer and embedding reads and makes; an embedding has a row for each word."""
+    found = {}
+    for index, layer in enumerate(request.case.layers):
+        if layer.kind in ("linear", "embedding"):
+            first, second = request.arrays.parameters[request.model.layer_parameters[index][0]].shape
+            found[index] = (second, first) if layer.kind == "linear" else (first, second)
+    return found
+
+
+def units_of(request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> list[SplitUnit]:
+    """The units of a case."""
+    case, model, widths = request.case, request.model, _widths(request)
     rows = _rows(case, custom)
     owners = [index if layer.tied_to < 0 else layer.tied_to for index, layer in enumerate(case.layers)]
     # Optimizers fail where a rank has no part.
@@ -68,7 +75,9 @@ def units_of(
         last = _row_of_pair(case, model, setup, index) if owners.count(owner) == 1 else -1
         if last >= 0 and owners.count(owners[last]) == 1 and rows[last] and not _is_written(case, last):
             sends = {"reduces": rows[last] * widths[last][1], "reduces_back": rows[index] * widths[index][0]}
-            units.append(SplitUnit(range(index, last + 1), {index: "column", last: "row"}, sends))
+            shards = "use_local_output=False" if setup.shards else ""
+            styles = {index: f"ColwiseParallel({shards})", last: "RowwiseParallel()"}
+            units.append(SplitUnit(range(index, last + 1), styles, sends))
             continue
         # The columns of a linear layer's weight are the rows of an embedding's.
         if owner not in columns:
@@ -80,8 +89,18 @@ def units_of(
         if case.layers[index].kind == "linear":
             back = rows[index] * (reads if column else _padded(reads, setup.ranks))
             sends["reduces_back" if column else "gathers_back"] = back
-        units.append(SplitUnit(range(index, index + 1), {index: "column" if column else "row"}, sends))
+        whole = "ColwiseParallel(output_layouts={})" if column else "RowwiseParallel(input_layouts={})"
+        units.append(SplitUnit(range(index, index + 1), {index: whole.format("Replicate()")}, sends))
     return units
+
+
+def module_of(request: Request, layer: int) -> str:
+    """The expression that makes a layer that is split, without its parameters."""
+    used = request.model.layer_parameters[layer]
+    first, second = request.arrays.parameters[used[0]].shape
+    if request.case.layers[layer].kind == "embedding":
+        return f'nn.Embedding({first}, {second}, device="meta")'
+    return call("nn.Linear", f"{second}, {first}", "" if len(used) > 1 else "bias=False", 'device="meta"')
 
 
 def _is_written(case: Case, index: int) -> bool:
