@@ -11,7 +11,7 @@ from rematch.protocol import Unsupported
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
-    "tp": ("pairs", "columns", "rows", "in turns"),
+    "tp": ("pairs", "columns", "rows", "in turns", "sequence"),
 }
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes")}
 OPTIONS = {

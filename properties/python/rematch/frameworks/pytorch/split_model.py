@@ -1,4 +1,4 @@
-"""Models of which linear layers and embeddings are split among ranks by parallelize_module()."""
+"""Models of which layers are split among ranks by parallelize_module()."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, parallel
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.func import functional_call
 
 from rematch.frameworks.pytorch.collectives import Collectives, of_unit
 from rematch.frameworks.pytorch.model import Forward, Function, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
-from rematch.frameworks.pytorch.split_units import SplitUnit, module_of, units_of
+from rematch.frameworks.pytorch.split_units import NORMS, SplitUnit, module_of, units_of
 
-_STYLES = {"ColwiseParallel": ColwiseParallel, "Replicate": Replicate, "RowwiseParallel": RowwiseParallel}
+_STYLES = {**vars(parallel), "Replicate": Replicate, "Shard": Shard}
 
 
 def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
@@ -33,17 +34,22 @@ class SplitModel(ParallelModel):
     def _wrap(self) -> None:
         assert self.group is not None and self.seen is not None and self.setup is not None
         units = units_of(self.request, self.custom, self.setup)
-        mesh = DeviceMesh.from_group(self.group, "cpu")
+        mesh = self._mesh = DeviceMesh.from_group(self.group, "cpu")
         self._split: dict[int, nn.Module] = {}
         self._unit_of: dict[int, int] = {}
-        self._ends = {unit.layers[-1] for unit in units}
+        layers = self.request.case.layers
         for number, unit in enumerate(units, 1):
-            for index, style in unit.styles.items():
-                self._unit_of[index] = number
-                self._split[index] = self._module(index)
+            self._unit_of[unit.layer] = number
+            module = self._split[unit.layer] = self._module(unit.layer)
+            trained = {name: p.requires_grad for name, p in module.named_parameters()}
+            for style in unit.styles:
                 # Every rank has all of it, and takes its part.
-                parallelize_module(self._split[index], mesh, eval(style, _STYLES), src_data_rank=None)
-                self._share(index)
+                parallelize_module(module, mesh, eval(style, _STYLES), src_data_rank=None)
+            for name, p in module.named_parameters():
+                # SequenceParallel has parameters train.
+                p.requires_grad_(trained[name])
+            self._share(unit.layer)
+        self._norms = [m for index, m in self._split.items() if layers[index].kind in NORMS]
         self._tell(units)
 
     def _module(self, index: int) -> nn.Module:
@@ -69,8 +75,8 @@ class SplitModel(ParallelModel):
         record, layers = self.seen.record, len(self.request.case.layers)
         record.unit(0, 0, layers, replicated=True)
         for number, unit in enumerate(units, 1):
-            self.seen.layers[number] = unit.layers
-            record.unit(number, unit.layers.start, unit.layers.stop, **unit.sends)
+            self.seen.layers[number] = range(unit.layer, unit.layer + 1)
+            record.unit(number, unit.layer, unit.layer + 1, **unit.sends)
         for index, its in enumerate(self.request.model.layer_parameters):
             for parameter in its:
                 # Nothing of a parameter is ever sent.
@@ -79,6 +85,14 @@ class SplitModel(ParallelModel):
     def all_tensors(self) -> Iterator[Tensor]:
         for t in super().all_tensors():
             yield t.to_local() if isinstance(t, DTensor) else t
+
+    def ones(self, parameter: Tensor) -> Tensor:
+        if not any(parameter is p for module in self._norms for p in module.parameters()):
+            return super().ones(parameter)
+        # As a backward leaves it: each rank has the sum over its rows, and gradients that are added to one that is
+        # whole are added up at once.
+        part = torch.full_like(parameter.to_local(), 1 / self._mesh.size())
+        return DTensor.from_local(part, self._mesh, [Partial()], run_check=False)
 
     def whole(self, t: Tensor) -> Tensor:
         return t.full_tensor() if isinstance(t, DTensor) else t
@@ -115,5 +129,4 @@ class SplitModel(ParallelModel):
                 yield
             ended = "ran"
         finally:
-            if index in self._ends:
-                self.seen.note(ended, self._unit_of[index])
+            self.seen.note(ended, self._unit_of[index])

@@ -18,7 +18,7 @@ class SplitScript(RanksScript):
     def __init__(self, *given: Any, **options: Any) -> None:
         text, request, *_ = given
         units = units_of(request, text.modules_by_declaration, options["setup"])
-        self._styles = {layer: style for unit in units for layer, style in unit.styles.items()}
+        self._styles = {unit.layer: unit.styles for unit in units}
         super().__init__(*given, **options)
 
     def _modules(self) -> dict[int, str]:
@@ -53,7 +53,10 @@ class SplitScript(RanksScript):
             lines.append(f'mesh = init_device_mesh("cpu", ({self._setup.ranks},))')
         for layer, module in self._modules().items():
             # Every rank has all of it, and takes its part.
-            lines.append(f"parallelize_module({module}, mesh, {self._styles[layer]}, src_data_rank=None)")
+            split = (f"parallelize_module({module}, mesh, {style}, src_data_rank=None)" for style in self._styles[layer])
+            lines += split
+            if self._case.layers[layer].frozen and "SequenceParallel" in str(self._styles[layer]):
+                lines.append(f"{module}.requires_grad_(False)  # SequenceParallel has parameters train")
             own = {f"{module}.{role}": names[index] for role, index in self._of(layer).items()}
             lines += [f"{mine} = {name}" for mine, name in own.items() if mine != name]
         return lines
