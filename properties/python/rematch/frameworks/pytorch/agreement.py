@@ -18,6 +18,8 @@ OWN = ("loss", "buffer")
 """Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
+SIZED = ("units", "collectives")
+"""Those of ranks with equally many rows, where they split layers."""
 
 
 class Shown(Record):
@@ -47,6 +49,8 @@ class Answer:
 
     shown: Shown = field(default_factory=Shown)
     collectives: list[str] = field(default_factory=list)
+    rows: int = 0
+    """Those of which the sizes of its collectives depend; 0: none."""
     error: tuple[str, str] | None = None
     unsupported: str = ""
 
@@ -55,17 +59,25 @@ class Answer:
         return ": ".join(self.error) if self.error else ""
 
 
-def difference(answers: Sequence[Answer], split: bool = True) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree. `split`: each has rows of its own."""
-    first = answers[0]
-    for rank, other in enumerate(answers):
+def difference(answers: Sequence[Answer], parts: int = 1) -> str:
+    """Tells in what ranks should agree and do not; "" if they agree. So many `parts` have the same rows, and the next
+    ones others."""
+    peers = (_difference(answers, range(first, first + parts), False) for first in range(0, len(answers), parts))
+    return next(filter(None, [*peers, _difference(answers, range(0, len(answers), parts), True)]), "")
+
+
+def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool) -> str:
+    """`split`: each has rows of its own."""
+    at, first = ranks[0], answers[ranks[0]]
+    for rank in ranks[1:]:
+        other = answers[rank]
+        sized = first.rows == other.rows
         if other.error != first.error:
             told = [a.failed or "no error" for a in (first, other)]
-            return f"rank 0: {told[0]}; rank {rank}: {told[1]}"
-        if other.collectives != first.collectives:
-            return (
-                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: {', '.join(other.collectives)}"
-            )
+            return f"rank {at}: {told[0]}; rank {rank}: {told[1]}"
+        called = [a.collectives if sized else [c.partition(" ")[0] for c in a.collectives] for a in (first, other)]
+        if called[0] != called[1]:
+            return f"collectives of rank {at}: {', '.join(called[0])}; of rank {rank}: {', '.join(called[1])}"
         if first.error:
             continue
         ours, its = first.shown.arrays, other.shown.arrays
@@ -73,13 +85,13 @@ def difference(answers: Sequence[Answer], split: bool = True) -> str:
             quantity, step, microbatch, index = place
             if _alike(quantity, ours.get(place), split) != _alike(quantity, its.get(place), split):
                 return (
-                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
+                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank {at} has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
                 )
-        for name in ALIKE:
+        for name in ALIKE if sized else [name for name in ALIKE if name not in SIZED]:
             for mine, theirs in zip_longest(first.shown.entries(name), other.shown.entries(name)):
                 if mine != theirs:
-                    return f"{name}: rank 0 has {mine}, rank {rank} has {theirs}"
+                    return f"{name}: rank {at} has {mine}, rank {rank} has {theirs}"
     return ""
 
 
@@ -121,15 +133,15 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
     return ""
 
 
-def join(answers: Sequence[Answer], record: Record, split: bool = True) -> None:
-    """Notes what the ranks show together; what one of them lacks, they do not."""
+def join(answers: Sequence[Answer], record: Record) -> None:
+    """Notes what ranks with rows of their own show together; what one of them lacks, they do not."""
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
         quantity, step, microbatch, index = place
         if any(place not in answer.shown.arrays for answer in answers):
             continue
         parts = [answer.shown.arrays[place][0] for answer in answers]
-        if split and array is not None and all(part is not None for part in parts):
+        if array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)
             elif quantity == "loss":

@@ -25,7 +25,10 @@ OPTIONS = {
     },
     "tp": {"mode": MODES["tp"], "between": ("tensors", "shards")},
 }
-SHARES = {"ddp": {"no_sync": 0.75}, "fsdp2": {"no_sync": 0.75}, "tp": {}}
+MODES["fsdp2_tp"] = MODES["fsdp2"]
+OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "units", "reshard")}
+OPTIONS["fsdp2_tp"] |= {"split": tuple(m for m in MODES["tp"] if m != "sequence"), "between": OPTIONS["tp"]["between"]}
+SHARES = {"ddp": {"no_sync": 0.75}, "fsdp2": {"no_sync": 0.75}, "fsdp2_tp": {"no_sync": 0.75}, "tp": {}}
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,17 @@ class Setup:
     """Units that are sharded again after their forward."""
     low: bool = False
     """Parameters are gathered, and run, in bfloat16."""
+    parts: int = 1
+    """So many ranks have the same rows, and split layers. They are neighbours."""
+    split: str = ""
+    """How they do."""
     shards: bool = False
     """Between two layers that are split, values are DTensors, not what each rank has of them."""
+
+    @property
+    def shares(self) -> int:
+        """The parts of a batch."""
+        return self.ranks // self.parts
 
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""
@@ -62,13 +74,16 @@ def layers_with_own(model: Model) -> list[int]:
 
 def setup_of(kind: str, case: Case) -> Setup:
     """Raises Unsupported for a batch that cannot be shared."""
+    chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
+    splits = {"parts": 2, "shards": chosen.get("between") == "shards"}
     if kind == "tp":
-        chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
-        return Setup(kind, 2, chosen["mode"], False, False, shards=chosen["between"] == "shards")
+        return Setup(kind, 2, chosen["mode"], False, False, split=chosen["mode"], **splits)
     rows = case.input[0]
     if rows < 2:
         raise Unsupported("a batch of one row: there is nothing to share")
-    chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
+    if kind == "fsdp2_tp":
+        setup = Setup(kind, 4, chosen["mode"], chosen["no_sync"] == "yes", False, split=chosen["split"], **splits)
+        return replace(setup, units=chosen["units"], reshard=chosen["reshard"])
     ranks = int(chosen["ranks"]) if rows >= 4 else 2
     reentrant = any(choice.variant == "reentrant" for choice in case.choices())
     if case.protocol.auxiliary_losses and reentrant:

@@ -18,7 +18,7 @@ from torch.func import functional_call
 from rematch.frameworks.pytorch.collectives import Collectives, of_unit
 from rematch.frameworks.pytorch.model import Forward, Function, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
-from rematch.frameworks.pytorch.split_units import NORMS, SplitUnit, module_of, units_of
+from rematch.frameworks.pytorch.split_units import NORMS, module_of, units_of
 
 _STYLES = {**vars(parallel), "Replicate": Replicate, "Shard": Shard}
 
@@ -32,13 +32,23 @@ class SplitModel(ParallelModel):
     """A model whose values are whole on every rank, but within units."""
 
     def _wrap(self) -> None:
-        assert self.group is not None and self.seen is not None and self.setup is not None
-        units = units_of(self.request, self.custom, self.setup)
-        mesh = self._mesh = DeviceMesh.from_group(self.group, "cpu")
+        assert self.group is not None and self.seen is not None
+        self._split_layers(DeviceMesh.from_group(self.group, "cpu"), 1)
+        # Unit 0 is all that is whole, and sends nothing.
+        self.seen.record.unit(0, 0, len(self.request.case.layers), replicated=True)
+        for index, its in enumerate(self.request.model.layer_parameters):
+            for parameter in its:
+                # Nothing of a parameter is ever sent.
+                self.seen.record.shard(self._unit_of.get(index, 0), parameter, 0)
+
+    def _split_layers(self, mesh: DeviceMesh, first: int) -> None:
+        """Splits layers, and notes those as units, from that number on."""
+        assert self.seen is not None and self.setup is not None
+        self._mesh = mesh
         self._split: dict[int, nn.Module] = {}
         self._unit_of: dict[int, int] = {}
         layers = self.request.case.layers
-        for number, unit in enumerate(units, 1):
+        for number, unit in enumerate(units_of(self.request, self.custom, self.setup), first):
             self._unit_of[unit.layer] = number
             module = self._split[unit.layer] = self._module(unit.layer)
             trained = {name: p.requires_grad for name, p in module.named_parameters()}
@@ -49,8 +59,9 @@ class SplitModel(ParallelModel):
                 # SequenceParallel has parameters train.
                 p.requires_grad_(trained[name])
             self._share(unit.layer)
+            self.seen.layers[number] = range(unit.layer, unit.layer + 1)
+            self.seen.record.unit(number, unit.layer, unit.layer + 1, **unit.sends)
         self._norms = [m for index, m in self._split.items() if layers[index].kind in NORMS]
-        self._tell(units)
 
     def _module(self, index: int) -> nn.Module:
         """A layer with the case's own parameters."""
@@ -68,19 +79,6 @@ class SplitModel(ParallelModel):
                 module.register_parameter(name, self.parameters[p])
             else:
                 self.parameters[p] = getattr(module, name)
-
-    def _tell(self, units: Sequence[SplitUnit]) -> None:
-        """Notes what there is: unit 0 is all that is whole, and sends nothing."""
-        assert self.seen is not None
-        record, layers = self.seen.record, len(self.request.case.layers)
-        record.unit(0, 0, layers, replicated=True)
-        for number, unit in enumerate(units, 1):
-            self.seen.layers[number] = range(unit.layer, unit.layer + 1)
-            record.unit(number, unit.layer, unit.layer + 1, **unit.sends)
-        for index, its in enumerate(self.request.model.layer_parameters):
-            for parameter in its:
-                # Nothing of a parameter is ever sent.
-                record.shard(self._unit_of.get(index, 0), parameter, 0)
 
     def all_tensors(self) -> Iterator[Tensor]:
         for t in super().all_tensors():

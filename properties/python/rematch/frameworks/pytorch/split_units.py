@@ -16,8 +16,10 @@ _POINTWISE = {"relu", "gelu", "silu", "tanh", "sigmoid"}
 """Layers that may run on the shards of a value."""
 NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
 """Those that normalize each row by itself, which may run on some rows of it."""
-_SPLITS = {"pairs": ("features",), "sequence": ("features", "sequence")}
-"""What a rank may have of values between layers, by the option `mode`: some of their features, or some rows."""
+_BY_ROWS = {*_POINTWISE, "softmax"}
+"""And those that may run on some rows of it."""
+_SPLITS = {"pairs": ("features",), "sequence": ("sequence", "features")}
+"""What a rank may have of values between layers: some of their features, or some rows; both take turns."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,9 @@ def module_of(request: Request, layer: int) -> str:
 
 def _extents_of(request: Request, custom: Mapping[str, CustomLayer]) -> dict[int, _Extents]:
     """Those of layers that may be split, where they are known."""
-    case, batch, found = request.case, request.case.input[0], {}
-    rows = prod(case.input if case.takes_tokens else case.input[:-1])
+    # Those that the rank has.
+    case, batch, found = request.case, len(request.arrays.inputs[0]), {}
+    rows = batch * prod(case.input[1:] if case.takes_tokens else case.input[1:-1])
     for index, layer in enumerate(case.layers):
         rank = case.rank_of(index)
         if layer.kind != "embedding" and rank != 3:
@@ -98,8 +101,8 @@ class _Splitting:
     rows of each "sequence"."""
 
     def __init__(self, request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> None:
-        self._case, self._live, self._setup, self._ranks = request.case, request.model.live, setup, setup.ranks
-        self._splits = _SPLITS.get(setup.mode, ())
+        self._case, self._live, self._setup, self._ranks = request.case, request.model.live, setup, setup.parts
+        self._splits = _SPLITS.get(setup.split, ())
         layers = self._case.layers
         self._extents = _extents_of(request, custom)
         self._owners = [index if layer.tied_to < 0 else layer.tied_to for index, layer in enumerate(layers)]
@@ -110,12 +113,15 @@ class _Splitting:
         can = {i for i in can if layers[i].kind not in NORMS}
         # A weight is split in one way for all layers that use it.
         self._products = {i for i in can if all(user in can for user in self._users(i))}
+        if setup.shares > 1:
+            self._products = {i for i in self._products if self._is_even(i)}
         self._columns: dict[int, bool] = {}
 
     def units(self) -> Iterator[SplitUnit]:
         before = "whole"
         for index, layer in enumerate(self._case.layers):
-            after = before if layer.kind in _POINTWISE else "whole"
+            # What begins between layers ends there.
+            after = before if layer.kind in _BY_ROWS else "whole"
             if index in self._norms:
                 after = "sequence" if self._ends(index, "sequence") else "whole"
                 yield self._norm(index, before, after)
@@ -127,6 +133,11 @@ class _Splitting:
     def _users(self, index: int) -> list[int]:
         """The layers that have the same weight."""
         return [user for user, owner in enumerate(self._owners) if owner == self._owners[index]]
+
+    def _is_even(self, index: int) -> bool:
+        """Whether all ranks have as much of a weight that no other layer has: what is sharded once more must be so."""
+        its = self._extents[index]
+        return its.reads % self._ranks == its.makes % self._ranks == 0 and len(self._users(index)) == 1
 
     def _after(self, index: int, before: str) -> str:
         """What a rank has of what a product makes."""
@@ -153,7 +164,7 @@ class _Splitting:
                 return split == "sequence"
             if after in self._products:
                 return len(self._users(after)) == 1
-            if self._case.layers[after].kind not in _POINTWISE:
+            if self._case.layers[after].kind not in (_BY_ROWS if split == "sequence" else _POINTWISE):
                 return False
         return False
 
@@ -203,7 +214,7 @@ class _Splitting:
 
     def _is_by_columns(self, index: int) -> bool:
         """Whether a product whose operand and output are whole is split by columns."""
-        owner, mode = self._owners[index], self._setup.mode
+        owner, mode = self._owners[index], self._setup.split
         columns = self._columns
         if owner not in columns:
             columns[owner] = len(columns) % 2 == 0 if mode == "in turns" else mode != "rows"

@@ -30,7 +30,8 @@ def test_a_script_splits_as_the_case_does(tp, mode, between):
     script = script_that_agrees(tp, case)
     assert "v0 = linear0(x)" in script and "v2 = linear2(v1)" in script
     in_pairs = {"tensors": "ColwiseParallel(), ", "shards": "ColwiseParallel(use_local_output=False), "}
-    split = {"pairs": in_pairs[between], "rows": "RowwiseParallel("}.get(mode, "ColwiseParallel(output_layouts=")
+    split = {"pairs": in_pairs[between], "rows": "RowwiseParallel(", "sequence": "RowwiseParallel("}
+    split = split.get(mode, "ColwiseParallel(output_layouts=")
     assert f"parallelize_module(linear0, mesh, {split}" in script
 
 
@@ -43,6 +44,14 @@ def test_steps_nested_segments_and_tied_weights_are_those_of_the_case(tp, varian
     lent = {"kind": "linear", "features": 6, "bias": False, "tied_to": 0}
     case = of([WORDS, lent, "tanh"], "columns", segment(0, 3), input=(2, 2), **MANY)
     assert "linear1.weight = embedding0.weight" in script_that_agrees(tp, case)
+
+
+def test_norms_of_a_script_have_some_rows_of_each_sequence_and_stay_frozen(tp):
+    frozen = {"kind": "layer_norm", "frozen": True}
+    case = of([frozen, FOUR, "tanh", FOUR, "rms_norm", FOUR], "sequence", segment(0, 6), input=(2, 4, 4), **MANY)
+    script = script_that_agrees(tp, case)
+    assert "parallelize_module(layer_norm0, mesh, SequenceParallel(" in script
+    assert "layer_norm0.requires_grad_(False)" in script and "rms_norm4.requires_grad_" not in script
 
 
 def test_what_a_reentrant_segment_freezes_is_a_constant_of_the_plain_run(tp):

@@ -20,6 +20,7 @@ from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
 PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}
+SIX = {"kind": "linear", "features": 6}
 TIED = {**FOUR, "tied_to": 0}
 WORDS = {"kind": "embedding", "features": 4, "vocabulary": 6}
 
@@ -87,10 +88,10 @@ def test_a_recomputation_sends_what_the_forward_sent(tp, layers, mode, expected,
     ("layers", "expected"),
     [
         (
-            [FOUR, "tanh", FIVE, "layer_norm", "tanh", FOUR, "relu", FOUR, "rms_norm", "tanh"],
-            "raf1 ref2.160 raf2 raf3 gaf4.160 raf4 ref5.128 raf5 gaf6.128 raf6 "
-            "rar1 rer2.160 rar2 rar3 gar4.160 rar4 rer5.128 rar5 gar6.128 rar6 "
-            "gab5.128 reb4.160 gab2.160 reb1.128",
+            [FOUR, "layer_norm", "tanh", SIX, "relu", FOUR, "rms_norm", "softmax", FOUR, "tanh"],
+            "ref1.128 raf1 raf2 gaf3.128 raf3 ref4.128 raf4 raf5 gaf6.128 gaf6.128 raf6 "
+            "rer1.128 rar1 rar2 gar3.128 rar3 rer4.128 rar4 rar5 gar6.128 gar6.128 rar6 "
+            "reb6.128 gab4.128 reb3.128 gab1.128 gab1.128",
         ),
         # What is whole is cut without sending, and its gradient is put together.
         (["rms_norm", FOUR, "softmax"], "raf1 gaf2.128 gaf2.128 raf2 rar1 gar2.128 gar2.128 rar2 reb2.128 gab1.128"),
@@ -208,7 +209,7 @@ def test_a_planted_second_gather_of_a_recomputation_is_noted():
 
 def test_a_planted_gather_of_rows_in_a_recomputation_is_noted():
     found = planted("regathered", of([FOUR, "layer_norm", FOUR, "tanh"], "sequence", segment(0, 4)))
-    assert "raf2 gaf3" in found and "gar2.32 rar2 gar3.32" in found
+    assert "raf1 raf2 gaf3" in found and "rar1 gar2.32 rar2 gar3.32" in found
 
 
 def test_a_planted_gap_in_the_backward_is_noted():
