@@ -379,9 +379,9 @@ const Law collectives_law{
         "it stays gathered, once for each backward with all its recomputations, in the order in "
         "which units run. Each backward that synchronizes reduces, exactly once, the gradient of "
         "every parameter that got one. Where layers are split instead, every run of a unit, in a "
-        "recomputation as in the forward, gathers or adds up what it makes, once, and every "
-        "backward its operand's gradient. After the backward nothing is left gathered, and nothing "
-        "else is sent.",
+        "recomputation as in the forward, gathers what it is given, and gathers or adds up what it "
+        "makes, as the split implies, and every backward does so with their gradients. After the "
+        "backward nothing is left gathered, and nothing else is sent.",
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "
         "sharding promises, hangs, or trains on gradients of one device.",

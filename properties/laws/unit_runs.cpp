@@ -24,6 +24,14 @@ Readings those_of(const UnitReading& u, const Readings& all, Phase phase) {
   return its;
 }
 
+/// Collectives that are implied, in order, each with its elements.
+using Sends = std::vector<std::pair<Kind, std::int64_t>>;
+
+Sends those_that_are(Sends all) {
+  std::erase_if(all, [](const auto& sent) { return sent.second == 0; });
+  return all;
+}
+
 bool is_mark(const CollectiveReading& c) { return c.kind == Kind::ran || c.kind == Kind::stopped; }
 
 /// "1 gather of 32 bytes, 1 reduction of 16 bytes".
@@ -68,6 +76,9 @@ class Judge {
   /// Collectives up to each mark are those of one run.
   std::optional<Violation> judge_phase(Phase phase) const {
     const bool again = phase == Phase::recomputation;
+    const UnitReading& u = runs_.unit;
+    const Sends expected = those_that_are(
+        {{Kind::gather, u.gathers_operand}, {Kind::gather, u.gathers}, {Kind::reduce, u.reduces}});
     const std::string what = again ? "a recomputation" : "the forward";
     Readings sent;
     int marks = 0;
@@ -85,22 +96,23 @@ class Judge {
                          "none: a policy keeps what it made",
                          text_of(sent)};
       }
-      const bool may_lack = is_stopped || (again && is_kept());
       if (c.kind == Kind::stopped && !(again && may_stop())) {
         return Violation{{}, "a run in " + what, "to its end", "stopped early"};
       }
-      if (!is_implied(sent, runs_.unit.gathers, runs_.unit.reduces) &&
-          !(may_lack && sent.empty())) {
-        return Violation{{},
-                         "collectives of a run in " + what,
-                         implied(runs_.unit.gathers, runs_.unit.reduces),
-                         text_of(sent)};
+      const bool may_lack = is_stopped || (again && is_kept() && sent.empty());
+      const std::size_t count = may_lack ? std::min(sent.size(), expected.size()) : expected.size();
+      const Sends its(expected.begin(), expected.begin() + static_cast<std::ptrdiff_t>(count));
+      if (!is_implied(sent, its)) {
+        return Violation{
+            {}, "collectives of a run in " + what, text_of_implied(expected), text_of(sent)};
       }
       // Under autocast the forward says how wide the values are.
-      if (again && !sent.empty() && text_of(sent) != text_of(sent_in_forward())) {
+      Readings in_forward = sent_in_forward();
+      in_forward.resize(std::min(in_forward.size(), count));
+      if (again && text_of(sent) != text_of(in_forward)) {
         return Violation{{},
                          "collectives of a run in " + what,
-                         text_of(sent_in_forward()) + ", as in the forward",
+                         text_of(in_forward) + ", as in the forward",
                          text_of(sent)};
       }
       sent.clear();
@@ -124,24 +136,27 @@ class Judge {
 
   std::optional<Violation> judge_backward() const {
     const Readings sent = those_of(runs_.unit, runs_.seen, Phase::backward);
-    const std::int64_t gathered = runs_.unit.gathers_back;
-    const std::int64_t reduced = runs_.unit.reduces_back;
-    const int each = (gathered > 0 ? 1 : 0) + (reduced > 0 ? 1 : 0);
-    const int times = each == 0 ? 0 : static_cast<int>(sent.size()) / each;
-    const auto wrong = [&](int expected) {
+    const UnitReading& u = runs_.unit;
+    const bool of_operand = requires_gradient(u.begin - 1);
+    const Sends each =
+        those_that_are({{Kind::gather, requires_gradient(u.end - 1) ? u.gathers_gradient : 0},
+                        {Kind::gather, of_operand ? u.gathers_back : 0},
+                        {Kind::reduce, of_operand ? u.reduces_back : 0}});
+    const int backwards = each.empty() ? 0 : runs_.e.c.protocol.backwards;
+    const int expected = sent.empty() && may_cut() ? 0 : backwards;
+    const auto its = [&](std::size_t call) {
+      const auto at = sent.begin() + static_cast<std::ptrdiff_t>(call * each.size());
+      return Readings(at, at + static_cast<std::ptrdiff_t>(each.size()));
+    };
+    bool right = sent.size() == each.size() * static_cast<std::size_t>(expected);
+    for (std::size_t call = 0; right && call < static_cast<std::size_t>(expected); ++call) {
+      right = is_implied(its(call), each);
+    }
+    if (!right) {
       return Violation{{},
                        "collectives in the backward",
-                       std::to_string(expected) + " times " + implied(gathered, reduced),
+                       std::to_string(expected) + " times " + text_of_implied(each),
                        text_of(sent)};
-    };
-    const int backwards = runs_.e.c.protocol.backwards;
-    const int most = wants_gradient() ? backwards : 0;
-    const int expected = times == 0 && may_cut() ? 0 : most;
-    if (times * each != static_cast<int>(sent.size()) || times != (each == 0 ? 0 : expected)) {
-      return wrong(expected);
-    }
-    for (auto at = sent.begin(); at != sent.end(); at += each) {
-      if (!is_implied(Readings(at, at + each), gathered, reduced)) return wrong(expected);
     }
     if (runs_.plain == nullptr) return std::nullopt;
     const Readings there = those_of(runs_.unit, *runs_.plain, Phase::backward);
@@ -155,22 +170,19 @@ class Judge {
 
   /// Each has the elements that the unit says, of the width that values have: under autocast one
   /// of two.
-  bool is_implied(const Readings& sent, std::int64_t gathers, std::int64_t reduces) const {
-    const auto has = [&](Kind kind, std::int64_t elements) {
-      const auto is_its = [&](const CollectiveReading& c) { return c.kind == kind; };
-      const auto count = std::count_if(sent.begin(), sent.end(), is_its);
-      if (count != (elements > 0 ? 1 : 0)) return false;
-      if (count == 0) return true;
-      const std::int64_t bytes = std::find_if(sent.begin(), sent.end(), is_its)->bytes;
-      return bytes == elements * width() || (is_cast() && bytes == elements * 2);
+  bool is_implied(const Readings& sent, const Sends& expected) const {
+    const auto is_its = [&](const CollectiveReading& c, const Sends::value_type& one) {
+      const auto [kind, elements] = one;
+      return c.kind == kind &&
+             (c.bytes == elements * width() || (is_cast() && c.bytes == elements * 2));
     };
-    const auto all = static_cast<std::size_t>((gathers > 0 ? 1 : 0) + (reduces > 0 ? 1 : 0));
-    return sent.size() == all && has(Kind::gather, gathers) && has(Kind::reduce, reduces);
+    return std::equal(sent.begin(), sent.end(), expected.begin(), expected.end(), is_its);
   }
-  std::string implied(std::int64_t gathers, std::int64_t reduces) const {
+  std::string text_of_implied(const Sends& expected) const {
     Readings all;
-    if (gathers > 0) all.push_back({0, 0, Kind::gather, {}, 0, gathers * width()});
-    if (reduces > 0) all.push_back({0, 0, Kind::reduce, {}, 0, reduces * width()});
+    for (const auto& [kind, elements] : expected) {
+      all.push_back({0, 0, kind, {}, 0, elements * width()});
+    }
     return text_of(all) + (is_cast() ? ", or half the bytes" : "");
   }
 
@@ -196,16 +208,15 @@ class Judge {
     return {passes ? backwards : 0, backwards * static_cast<int>(around_.size())};
   }
 
-  /// Whether the operand of the unit requires a gradient, as the plain run says.
-  bool wants_gradient() const {
+  /// Whether what a layer makes, or the input (-1), requires a gradient, as the plain run says.
+  bool requires_gradient(int layer) const {
     const Evidence& e = runs_.e;
     if (!e.forecast.output_flags.at(0)) return false;
-    const int before = runs_.unit.begin - 1;
-    if (before < 0) return requires_grad(e.c.protocol, 0);
+    if (layer < 0) return requires_grad(e.c.protocol, 0);
     return std::any_of(e.plain.grad_flags.begin(), e.plain.grad_flags.end(),
                        [&](const GradFlag& f) {
                          return f.step == runs_.step && f.microbatch == runs_.microbatch &&
-                                f.layer == before && f.output == 0 && f.requires_grad;
+                                f.layer == layer && f.output == 0 && f.requires_grad;
                        });
   }
   /// No forecast says where layers of the subject's own hand on no gradient.
@@ -222,7 +233,9 @@ class Judge {
 }  // namespace
 
 bool sends_values(const UnitReading& u) {
-  return u.gathers + u.reduces + u.gathers_back + u.reduces_back > 0;
+  return u.gathers_operand + u.gathers + u.reduces + u.gathers_gradient + u.gathers_back +
+             u.reduces_back >
+         0;
 }
 
 std::optional<Violation> judge_runs(const UnitRuns& runs) { return Judge(runs).judge(); }

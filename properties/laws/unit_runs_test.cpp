@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -201,6 +203,73 @@ TEST_CASE(
                      p.collectives.push_back({0, 0, Kind::ran, Phase::recomputation, 1, 0});
                    }),
       "plain run, unit 1 (layers 0 to 0), recomputations: 0 / 1"));
+}
+
+/// Records in which unit 1 is given some rows of each sequence and makes whole ones, and unit 2 is
+/// given whole ones.
+void split_by_rows(Record& r, const Case& c, bool checkpointed) {
+  split(r, c, checkpointed);
+  r.units[1].gathers_operand = 6;
+  r.units[2].gathers_gradient = 4;
+  Record before = r;
+  r.collectives.clear();
+  for (CollectiveReading& x : before.collectives) {
+    CollectiveReading first = x;
+    first.kind = Kind::gather;
+    first.bytes = x.unit == 1 ? 24 : 16;
+    const bool operand = x.unit == 1 && x.kind == Kind::gather && x.phase != Phase::backward;
+    const bool gradient = x.unit == 2 && x.phase == Phase::backward;
+    if (operand || gradient) r.collectives.push_back(first);
+    r.collectives.push_back(x);
+  }
+}
+
+TEST_CASE(
+    "a layer that is given rows gathers these first, and one that makes them their gradient") {
+  const auto told = [](const Case& c, const ChangeOfRuns& change) {
+    Synthetic s(c);
+    split_by_rows(s.plain, c, false);
+    split_by_rows(s.checkpointed, c, true);
+    change(s.checkpointed);
+    const auto violation = s.judge("collectives");
+    return violation ? violation->place + ": " + violation->expected + " / " + violation->got : "";
+  };
+  const auto stopped = [](int sent) {
+    return [sent](Record& r) {
+      for (int left = 2 - sent; left > 0; --left) {
+        const auto is_its = [](const CollectiveReading& x) {
+          return x.phase == Phase::recomputation && x.kind == Kind::gather;
+        };
+        const auto last = std::find_if(r.collectives.rbegin(), r.collectives.rend(), is_its);
+        r.collectives.erase(std::next(last).base());
+      }
+      const auto mark = std::find_if(
+          r.collectives.rbegin(), r.collectives.rend(), [](const CollectiveReading& x) {
+            return x.phase == Phase::recomputation && x.kind == Kind::ran;
+          });
+      mark->kind = Kind::stopped;
+    };
+  };
+  for (const int backwards : {1, 2}) {
+    Case c = split_case();
+    c.protocol.backwards = backwards;
+    CHECK(told(c, [](Record&) {}).empty());
+  }
+  Case c = split_case();
+  // Early stop may end the run between both.
+  for (const int sent : {0, 1, 2}) CHECK(told(c, stopped(sent)).empty());
+  const auto r = Phase::recomputation;
+  const auto b = Phase::backward;
+  CHECK(says(told(c, [&](Record& x) { erase(x, Kind::gather, r); }),
+             "1 gather of 24 bytes, 1 gather of 32 bytes / 1 gather of 32 bytes"));
+  CHECK(says(told(c, [&](Record& x) { erase(x, Kind::gather, b); }),
+             "1 times 1 gather of 16 bytes, 1 gather of 32 bytes / 1 gather of 32 bytes"));
+  CHECK(says(told(c,
+                  [&](Record& x) {
+                    auto& first = first_sent(x, Kind::gather, b);
+                    std::swap(first, *(&first + 1));
+                  }),
+             "1 gather of 32 bytes, 1 gather of 16 bytes"));
 }
 
 TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too") {

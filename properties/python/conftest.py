@@ -72,3 +72,10 @@ def fsdp2(starts: type[Harness]) -> Iterator[Harness]:
     with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
         harness.hello()
         yield harness
+
+
+@pytest.fixture(scope="module")
+def fsdp2_tp(starts: type[Harness]) -> Iterator[Harness]:
+    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2_tp") as harness:
+        harness.hello()
+        yield harness

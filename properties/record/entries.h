@@ -145,6 +145,8 @@ void fields(V& v, UnitReading& u) {
   v("learns", u.learns);
   v("gathers", u.gathers);
   v("reduces", u.reduces);
+  v("gathers_operand", u.gathers_operand);
+  v("gathers_gradient", u.gathers_gradient);
   v("gathers_back", u.gathers_back);
   v("reduces_back", u.reduces_back);
 }

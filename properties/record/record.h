@@ -213,11 +213,14 @@ struct UnitReading {
   bool accumulates = false;
   /// The first backward of all reduces even so.
   bool learns = false;
-  /// Tensor parallel: elements, padding included, that each run of the unit gathers or adds up of
-  /// what it makes, and each backward of its operand's gradient, where that is wanted. A
+  /// Tensor parallel: elements, padding included, that each run of the unit gathers of its operand,
+  /// and then gathers or adds up of what it makes; and that each backward gathers of the gradient
+  /// of what it makes, and then gathers or adds up of its operand's, where these are wanted. A
   /// recomputation that runs the unit repeats the former. 0: none.
+  std::int64_t gathers_operand = 0;
   std::int64_t gathers = 0;
   std::int64_t reduces = 0;
+  std::int64_t gathers_gradient = 0;
   std::int64_t gathers_back = 0;
   std::int64_t reduces_back = 0;
 };

@@ -9,7 +9,8 @@ prefetches a unit that is done. kept: a backward that does not reduce leaves its
 whose gradient comes in several parts, as that of a weight that reentrant segments share, is not reduced.
 
 unsummed: the recomputation of a row-wise layer does not add up its output. alone: nor does one rank's. twice: that of a
-column-wise layer gathers its output twice. one_sided: gradients of operands are not added up.
+column-wise layer gathers its output twice. regathered: that of a layer that has some rows gathers all of them.
+one_sided: gradients of operands are not added up.
 """
 
 import importlib.util
@@ -23,6 +24,7 @@ STATE, GROUP = f"{PACKAGE}._fsdp_state", f"{PACKAGE}._fsdp_param_group"
 TENSOR = "torch.distributed.tensor"
 STYLE = f"{TENSOR}.parallel.style"
 SENDS = "outputs = outputs.redistribute(placements=output_layouts, async_op=True)\n"
+ROWS_MADE = "def _prepare_output_fn(use_local_output, mod, outputs, device_mesh):\n"
 COLUMNS = "# outputs is a shard on last dimension DTensor, i.e. Shard(-1)\n"
 ROWS = "# 2. to shard -> reduce_scatter\n"
 IF = "        if outputs.placements != output_layouts:\n            "
@@ -81,6 +83,7 @@ TROUBLES = {
         STYLE,
         (COLUMNS + IF + SENDS, f"{COLUMNS}        if {AGAIN}:\n            outputs.full_tensor()\n{IF}{SENDS}"),
     ),
+    "regathered": (STYLE, (ROWS_MADE, f"{ROWS_MADE}        if {AGAIN}:\n            outputs.full_tensor()\n")),
     "one_sided": (
         f"{TENSOR}._api",
         (

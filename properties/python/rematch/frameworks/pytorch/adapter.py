@@ -85,8 +85,9 @@ def subject(arguments: list[str]) -> TorchSubject:
     )
     parser.add_argument(
         "--parallel",
-        choices=["ddp", "fsdp2", "tp"],
-        help="several processes: share each batch, within DistributedDataParallel or fully_shard(), or layers (tp)",
+        choices=["ddp", "fsdp2", "tp", "fsdp2_tp"],
+        help="several processes: share each batch, within DistributedDataParallel or fully_shard(), or layers (tp), or "
+        "both",
     )
     parser.add_argument(
         "--rank-limit",

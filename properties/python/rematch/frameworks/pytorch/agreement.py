@@ -20,6 +20,8 @@ OWN = ("loss", "buffer")
 """Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
+SIZED = ("units", "collectives")
+"""Those of ranks with equally many rows, where they split layers."""
 
 
 class Shown(Record):
@@ -49,6 +51,8 @@ class Answer:
 
     shown: Shown = field(default_factory=Shown)
     collectives: list[str] = field(default_factory=list)
+    rows: int = 0
+    """Those of which the sizes of its collectives depend; 0: none."""
     error: tuple[str, str] | None = None
     unsupported: str = ""
 
@@ -57,20 +61,28 @@ class Answer:
         return ": ".join(self.error) if self.error else ""
 
 
-def difference(answers: Sequence[Answer], split: bool = True, sharded: bool = False) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree. `split`: each has rows of its own; `sharded`:
-    shards of parameters."""
-    first = answers[0]
+def difference(answers: Sequence[Answer], same: int = 1, sharded: bool = False) -> str:
+    """Tells in what ranks should agree and do not; "" if they agree. So many have the `same` rows, and the next ones
+    others. `sharded`: each shows shards of parameters."""
+    peers = (_difference(answers, range(at, at + same), False, sharded) for at in range(0, len(answers), same))
+    across = _difference(answers, range(0, len(answers), same), True, sharded)
+    return next(filter(None, [*peers, across]), "")
+
+
+def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool, sharded: bool) -> str:
+    """`split`: each has rows of its own."""
+    at, first = ranks[0], answers[ranks[0]]
     parts = (*(JOINED if split else ()), *(SHARDED if sharded else ()))
     own = OWN if split else ()
-    for rank, other in enumerate(answers):
+    for rank in ranks[1:]:
+        other = answers[rank]
+        sized = first.rows == other.rows
         if other.error != first.error:
             told = [a.failed or "no error" for a in (first, other)]
-            return f"rank 0: {told[0]}; rank {rank}: {told[1]}"
-        if other.collectives != first.collectives:
-            return (
-                f"collectives of rank 0: {', '.join(first.collectives)}; of rank {rank}: {', '.join(other.collectives)}"
-            )
+            return f"rank {at}: {told[0]}; rank {rank}: {told[1]}"
+        called = [a.collectives if sized else [c.partition(" ")[0] for c in a.collectives] for a in (first, other)]
+        if called[0] != called[1]:
+            return f"collectives of rank {at}: {', '.join(called[0])}; of rank {rank}: {', '.join(called[1])}"
         if first.error:
             continue
         ours, its = first.shown.arrays, other.shown.arrays
@@ -79,13 +91,13 @@ def difference(answers: Sequence[Answer], split: bool = True, sharded: bool = Fa
             kind = quantity in parts, quantity in own
             if _alike(ours.get(place), *kind) != _alike(its.get(place), *kind):
                 return (
-                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank 0 has "
+                    f"{quantity} {index}, step {step}, microbatch {microbatch}: rank {at} has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
                 )
-        for name in ALIKE:
+        for name in ALIKE if sized else [name for name in ALIKE if name not in SIZED]:
             for mine, theirs in zip_longest(first.shown.entries(name), other.shown.entries(name)):
                 if mine != theirs:
-                    return f"{name}: rank 0 has {mine}, rank {rank} has {theirs}"
+                    return f"{name}: rank {at} has {mine}, rank {rank} has {theirs}"
     return ""
 
 
@@ -127,18 +139,19 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
     return ""
 
 
-def join(answers: Sequence[Answer], record: Record, split: bool = True, sharded: bool = False) -> None:
-    """Notes what the ranks show together; what one of them lacks, they do not. `split`, `sharded`: as difference()."""
+def join(answers: Sequence[Answer], record: Record, same: int = 1, sharded: bool = False) -> None:
+    """Notes what ranks show together; what one of them lacks, they do not. `same`, `sharded`: as difference()."""
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
         quantity, step, microbatch, index = place
         if any(place not in answer.shown.arrays for answer in answers):
             continue
-        parts = [answer.shown.arrays[place][0] for answer in answers]
+        shown = [answer.shown.arrays[place][0] for answer in answers]
+        parts = shown[::same]
         if sharded and quantity in SHARDED and array is not None:
             # Of a module of the subject's own, whose parameters count as one, those of each rank follow each other.
-            array = np.concatenate(parts)
-        if split and array is not None and all(part is not None for part in parts):
+            array = np.concatenate(shown)
+        elif array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)
             elif quantity == "loss":

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 from torch.distributed.tensor import DTensor
@@ -15,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.record import Record
 
+ROWS = "rows"
+"""The dimension of a mesh along which ranks share a batch."""
 _WAITS = {"wait_tensor", "wait_tensors", "_wrap_tensor_autograd"}
 """Operators of _c10d_functional that send nothing."""
 
@@ -156,13 +157,18 @@ class Unit(nn.Module):
     def gathered(self) -> int:
         """Bytes of its parameters that are whole still: neither sharded nor freed."""
         own = (getattr(module, name) for module, name in self._own)
-        tensors = {id(t): t for t in (*own, *self._whole.values()) if not isinstance(t, DTensor)}
-        return sum(t.untyped_storage().nbytes() for t in tensors.values())
+        tensors = {id(t): t for t in (*own, *self._whole.values()) if not _is_sharded(t)}
+        locals = (t.to_local() if isinstance(t, DTensor) else t for t in tensors.values())
+        return sum(t.untyped_storage().nbytes() for t in locals)
 
 
-def padded(shape: Sequence[int], item: int, group: dist.ProcessGroup) -> int:
-    """Bytes of a parameter that a group shares out by its rows."""
-    ranks = dist.get_world_size(group)
+def _is_sharded(t: Tensor) -> bool:
+    """Whether ranks that share a batch share it, too: those that split layers may have parts of what is whole."""
+    return isinstance(t, DTensor) and ROWS in (t.device_mesh.mesh_dim_names or ())
+
+
+def padded(shape: Sequence[int], item: int, ranks: int) -> int:
+    """Bytes of a parameter that ranks share out by its rows."""
     rows, *rest = shape or (1,)
     size = -(-rows // ranks) * ranks * item
     for extent in rest:

@@ -1,6 +1,6 @@
 """PyTorch's parallelism as subjects: DistributedDataParallel and fully_shard() around segments that are
-checkpointed, each rank with its share of the rows of the case's batch, and parallelize_module(), where each has its
-share of layers and all rows. A batch may also be whole on each rank.
+checkpointed, each rank with its share of the rows of the case's batch; parallelize_module(), where each has its share
+of layers and all rows; and fully_shard() around that. A batch may also be whole on each rank.
 
 What ranks of a shared batch show is joined, and must be what one process would show with the whole batch. Within
 which bounds is for the harness's reference to say: gradients are means over ranks, whose numbers
@@ -36,6 +36,7 @@ from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
+from rematch.frameworks.pytorch.sharded_split_model import ShardedSplitModel
 from rematch.frameworks.pytorch.split_model import SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
@@ -53,8 +54,9 @@ LACKS = {"fresh_draws"}
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
 # All that looks at gradients together refuses those of DTensors among others.
 LACKS_OF["tp"] = LACKS | {"clipping", "loss_scaling"}
+LACKS_OF["fsdp2_tp"] = LACKS_OF["fsdp2"] | LACKS_OF["tp"]
 """Features that cases do not have."""
-MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "tp": SplitModel}
+MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "fsdp2_tp": ShardedSplitModel, "tp": SplitModel}
 # A forward that normalizes the rows that it reads changes parameters by its rank's.
 LAYERS = tuple(layer for layer in MODULES if layer.name != "embedding_max_norm")
 
@@ -124,14 +126,16 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
 
 
 class DataParallelSubject(TorchSubject):
-    """PyTorch on several ranks; `kind`: ddp, fsdp2 or tp. `limit`: the seconds that a run may take."""
+    """PyTorch on several ranks; `kind`: ddp, fsdp2, tp or fsdp2_tp. `limit`: the seconds that a run may take."""
 
     tries_promises = takes_policies = False
 
     def __init__(self, kind: str, variant: str = "both", limit: float = 30, **rest: Any) -> None:
         name = f"torch {torch.__version__.split('+')[0]} {kind}"
         rest = {"layers": LAYERS, "lacks": LACKS_OF[kind], **rest}
-        super().__init__(name, variant=variant, observe="cheap" if kind == "tp" else "saved", **rest)
+        self._splits = kind in ("tp", "fsdp2_tp")
+        """Ranks split layers."""
+        super().__init__(name, variant=variant, observe="cheap" if self._splits else "saved", **rest)
         self.options, self.shares = OPTIONS[kind], SHARES[kind]
         self._kind = kind
         self._limit = limit
@@ -142,24 +146,24 @@ class DataParallelSubject(TorchSubject):
 
     def observes(self, observables: Sequence[str]) -> list[str]:
         # Gradients of shards are set by no backward.
-        unseen = {"injected_failures", *(["hooks"] if self._kind == "fsdp2" else [])}
+        unseen = {"injected_failures", *(["hooks"] if "fsdp2" in self._kind else [])}
         seen = {*super().observes(observables), "collectives"} - unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
-        if self._kind == "tp":
-            raise Unsupported("no script splits layers")
+        if self._kind == "fsdp2_tp":
+            raise Unsupported("no script shards what is split")
         self._begin(request.case)
-        try:
-            # Which tells what DDP is to look for.
-            self._ask(request, self._limit)
-        except Lost as why:
-            raise Unsupported("ranks of the plain run do not answer") from why
+        if self._kind == "ddp":
+            try:
+                # Which tells what it is to look for.
+                self._ask(request, self._limit)
+            except Lost as why:
+                raise Unsupported("ranks of the plain run do not answer") from why
         return export_parallel(request, finding, self.modules_by_declaration, self._setup)
 
     def _begin(self, case: Case) -> None:
         self._setup = setup_of(self._kind, case)
-        self._shares_rows = self._kind != "tp" and not self._setup.whole
         self._case, self._wrong, self._plain = case, "", ()
         if any(_may_draw_anew(case, segment) for segment in case.plan.cut(len(case.layers))):
             # That is foreseen from draws, which are not observed.
@@ -175,7 +179,7 @@ class DataParallelSubject(TorchSubject):
                 # No checkpoint is to blame: the machine may be slow.
                 raise Unsupported(f"the plain run: {str(why).splitlines()[0]}") from why
             return record.error("Hang", str(why))
-        wrong = difference(answers, self._shares_rows, self._kind == "fsdp2")
+        wrong = difference(answers, self._setup.same, self._kind == "fsdp2")
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
@@ -191,7 +195,7 @@ class DataParallelSubject(TorchSubject):
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
             return record.error("RanksDiffer", self._wrong)
-        join(answers, record, self._shares_rows, self._kind == "fsdp2")
+        join(answers, record, self._setup.same, self._kind == "fsdp2")
 
     def _ask(self, request: Request, seconds: float) -> list[Answer]:
         """Both runs of a plain one that is run again share the limit, as one run of the harness."""
@@ -214,16 +218,15 @@ class DataParallelSubject(TorchSubject):
         request, setup = job
         answer = Answer()
         seen = Collectives(answer.shown, partial(self._ranks.says, rank))
-        mine, splits = request, setup.kind == "tp"
-        shares_rows = not (splits or setup.whole)
-        if shares_rows:
-            mine = replace(request, arrays=rows_of(request.arrays, rank, setup.ranks))
+        mine = request
+        if setup.shares > 1:
+            mine = replace(request, arrays=rows_of(request.arrays, rank // setup.parts, setup.shares))
         memory = Memory()
         try:
             model = MODELS[setup.kind](
                 mine,
                 wire(request.case, request.model),
-                Watch(answer.shown) if splits else Saves(answer.shown, memory),
+                Watch(answer.shown) if self._splits else Saves(answer.shown, memory),
                 self._checkpoint,
                 custom=self.modules_by_declaration,
                 setup=setup,
@@ -232,8 +235,9 @@ class DataParallelSubject(TorchSubject):
             )
             memory.belongs_to_model(model.all_tensors())
             run = _RunOfRows(mine, model, answer.shown)
-            if shares_rows:
-                run.share = len(mine.arrays.inputs[0]) * setup.ranks / len(request.arrays.inputs[0])
+            rows = len(mine.arrays.inputs[0])
+            run.share = rows * setup.shares / len(request.arrays.inputs[0])
+            answer.rows = rows if setup.parts > 1 else 0
             with ExitStack() as run.scopes:
                 run.go()
         except Unsupported as why:

@@ -1,10 +1,10 @@
-"""Answers `export` requests of what runs on several ranks, within DistributedDataParallel or fully_shard() as
-data_parallel.py runs it: with one script, the case to the bit, if it shows the finding when it is run by itself."""
+"""Answers `export` requests of what runs on several ranks, as data_parallel.py runs it: with one script, the case to the
+bit, if it shows the finding when it is run by itself."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -15,25 +15,26 @@ from rematch.export import LAWS, Attempt, Finding
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.export import plain_script, refuse, repeatable, search_of_torch
 from rematch.frameworks.pytorch.layers import call
-from rematch.frameworks.pytorch.script import TorchScript
+from rematch.frameworks.pytorch.ranks_script import RanksScript
 from rematch.frameworks.pytorch.script_steps import indented
 from rematch.frameworks.pytorch.setup import Setup, layers_with_own
 from rematch.frameworks.pytorch.source import Text, TorchSource
+from rematch.frameworks.pytorch.split_script import SplitScript
 from rematch.protocol import Request, Unsupported
-from rematch.script import COUNTED, Style
+from rematch.script import Style
 
 _OF_RANKS = {
     "parameter_gradient": "gradients",
     "parameter": "parameters",
+    "output": "outputs",
+    "loss": "outputs",
+    "input_gradient": "input gradient",
     "random state": "random state",
     "rank 0": "error",
 }
 """Results that a script compares to show that ranks differ in this."""
 
 _HELPERS = """\
-RANKS = {ranks}
-
-
 class Call(nn.Module):  # has parameters, and runs what it is given
     def forward(self, function, *values, **keywords):
         return function(*values, **keywords)
@@ -43,81 +44,23 @@ class Call(nn.Module):  # has parameters, and runs what it is given
 
 _ROWS = """\
 def rows(batch):  # those of this rank
-    return batch.tensor_split(RANKS)[dist.get_rank()].clone()
+    return batch.tensor_split({ranks})[dist.get_rank()].clone()
 
 
 """
 
-_WHOLE = """\
-def whole(shards):
-    return None if shards is None else shards.full_tensor()
 
-
-"""
-
-_OUTCOME = """\
-def work(rank, folder, checkpointed):
-    # A rank that hangs says where, and none outlives a script that is killed.
-    faulthandler.dump_traceback_later({seconds}, exit=True)
-    torch.set_num_threads(1)
-    os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this machine
-    store = f"file://{{folder}}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=RANKS)
-    try:
-        shown = run(checkpointed)
-        dist.barrier()  # nobody leaves while others still talk to it
-    except Exception as error:
-        shown = {{"error": f"{{type(error).__name__}}: {{error}}"}}
-    with open(f"{{folder}}/{{rank}}.part", "w") as file:
-        json.dump(shown, file)
-    os.replace(f"{{folder}}/{{rank}}.part", f"{{folder}}/{{rank}}")
-    os._exit(0)  # without a word to ranks that wait for this one
-
-
-def outcome(checkpointed):  # what all ranks show
-    with tempfile.TemporaryDirectory() as folder:
-        start, end = mp.get_context("fork").Process, time.monotonic() + {seconds} + 2
-        args = [(rank, folder, checkpointed) for rank in range(RANKS)]
-        ranks = [start(target=work, args=given, daemon=True) for given in args]
-        for rank in ranks:
-            rank.start()
-        try:
-            for rank in ranks:
-                rank.join(max(0, end - time.monotonic()))
-        finally:
-            for rank in ranks:
-                rank.kill()
-        shown = [{{"error": "no answer within {seconds} s"}}] * RANKS
-        for rank in range(RANKS):
-            if os.path.exists(f"{{folder}}/{{rank}}"):
-                shown[rank] = json.load(open(f"{{folder}}/{{rank}}"))
-    results = {{f"{{name}} of rank {{rank}}": its[name] for rank, its in enumerate(shown) for name in its}}
-    for name in shown[0]:
-        if name.endswith({alike}) and len({{repr(its.get(name)) for its in shown}}) > 1:
-            results[f"{{name}} differs between ranks"] = True
-    return results
-
-
-"""
-
-SECONDS = 30
-"""So long a script waits for ranks, less than what an export may take for both runs."""
-
-
-class ParallelScript(TorchScript):
-    """`setup`: how the case is run in parallel. Raises Unsupported for what no such script can
-    show."""
+class ParallelScript(RanksScript):
+    """Each rank has its rows of a batch."""
 
     def __init__(
         self, text: Text, request: Request, style: Style, found: Finding, aspect: str, *, setup: Setup
     ) -> None:
-        self._setup, self._sharded = setup, setup.kind == "fsdp2"
-        if aspect in (*COUNTED, "trial"):
-            raise Unsupported(f"no script counts on several ranks what {found.law} compares")
+        self._sharded = setup.kind == "fsdp2"
         self._even = setup.whole or request.case.input[0] % setup.ranks == 0
         if request.case.protocol.auxiliary_losses and not self._even:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
-        super().__init__(text, request, style, found, aspect)
+        super().__init__(text, request, style, found, aspect, setup=setup)
         # One forward is written like several.
         self._many, self._where = True, "step {step}, microbatch {i}: "
         if request.detached_layers and (self._sharded or self._customs):
@@ -175,7 +118,7 @@ class ParallelScript(TorchScript):
         lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
         setup = self._setup
         if self._sharded:
-            lines += ['mesh = init_device_mesh("cpu", (RANKS,))', f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
+            lines += [f'mesh = init_device_mesh("cpu", ({setup.ranks},))', f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
             low = ""
             if setup.low:
                 lines.append("low = torch.bfloat16")
@@ -216,7 +159,8 @@ class ParallelScript(TorchScript):
 
     def _loss(self) -> str:
         # The mean over ranks is that over rows.
-        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * RANKS / {self._case.input[0]})"
+        ranks, count = self._setup.ranks, self._case.input[0]
+        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * {ranks} / {count})"
 
     def _synced(self, last: str) -> list[str]:
         waits = self._setup.no_sync and self._protocol.microbatches > 1
@@ -245,17 +189,14 @@ class ParallelScript(TorchScript):
         learns = "i == 0 or " if self._setup.mode == "static_graph" else ""
         return [f"with nullcontext() if {learns}{last} else model.no_sync():", *indented(lines)]
 
-    def _whole(self, value: str) -> str:
-        return f"numbers(whole({value}))" if self._sharded else super()._whole(value)
-
     def _needs(self, text: str) -> str:
-        rows = "" if self._setup.whole else _ROWS
-        whole = _WHOLE if self._sharded else ""
-        return _HELPERS.format(ranks=self._setup.ranks) + rows + whole + super()._needs(text)
+        rows = "" if self._setup.whole else _ROWS.format(ranks=self._setup.ranks)
+        return _HELPERS + rows + super()._needs(text)
 
-    def _outcome(self) -> str:
-        names = [f": {name}" for name in self.parameters]
-        return _OUTCOME.format(alike=tuple(name + end for name in names for end in (".grad", "")), seconds=SECONDS)
+    @property
+    def alike(self) -> str:
+        ends = tuple(f": {name}{end}" for name in self.parameters for end in (".grad", ""))
+        return f"name.endswith({ends}) and "
 
 
 def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLayer], setup: Setup) -> str:
@@ -264,7 +205,8 @@ def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLaye
     found = Finding.read(text)
     search = search_of_torch()
     framework = Text(f"torch {torch.__version__} on {setup.ranks} ranks", "", list(layers.values()))
-    write = partial(ParallelScript, framework, request, setup=setup)
+    script_of = SplitScript if setup.kind == "tp" else ParallelScript
+    write: Callable[..., RanksScript] = partial(script_of, framework, request, setup=setup)
     if not found.law:
         return plain_script(write, found)
     refuse(request, found)
@@ -286,7 +228,7 @@ def _aspect_of(found: Finding) -> str:
     raise Unsupported(f"what ranks differ in does not show in their results: {what}")
 
 
-def _shows(found: Finding, script: ParallelScript, status: int, out: str) -> bool:
+def _shows(found: Finding, script: RanksScript, status: int, out: str) -> bool:
     """Whether what a script printed is the finding, not something else."""
     last: Any = out.rstrip().rpartition("\n")[2]
     if status != 1 or not last.startswith("DIFFERENT"):
@@ -307,6 +249,8 @@ def _shows(found: Finding, script: ParallelScript, status: int, out: str) -> boo
         return f"{script.parameters[int(number[1])]}{end} differs between ranks" in last
     if state := re.match(r"random state of (rank \d+)", message):
         return "random state" in last and state[1] in last and not failed
+    if re.match(r"(output|loss|input_gradient) \d+", message):
+        return "differs between ranks" in last and not failed
     told = re.match(r"rank 0: (.*); rank \d+: (.*)", message, re.DOTALL)
     errors = [text for text in told.groups() if text != "no error"] if told else []
     return failed and bool(errors) and all(e[:30] in out for e in errors)

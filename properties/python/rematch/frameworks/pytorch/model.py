@@ -179,6 +179,10 @@ class TorchModel:
         """Surrounds the forward and the backward of a microbatch, of a step's last one or not."""
         return nullcontext()
 
+    def ones(self, parameter: Tensor) -> Tensor:
+        """A gradient of a parameter from before."""
+        return torch.ones_like(parameter)
+
     def shown(self, t: Tensor) -> Tensor:
         """What this process shows of a parameter or its gradient."""
         return t

@@ -65,7 +65,7 @@ class TorchRun(Steps):
             if not parameter.requires_grad:
                 continue
             prior = self.protocol.prior_gradients
-            parameter.grad = torch.ones_like(parameter) if prior else None
+            parameter.grad = self._model.ones(parameter) if prior else None
 
     def begin(self) -> None:
         protocol, parameters = self.protocol, self._all()

@@ -234,11 +234,8 @@ class StepText(Script):
             if grad and (self._trial or self._aspect in (*wanted, "input gradient"))
         ]
         if (self._trial or self._aspect in wanted) and self._named() != "{}":
-            lines.append(self._noted("{name}.grad", self._whole("p.grad"), "name, p in parameters.items()"))
+            lines.append(self._noted("{name}.grad", "numbers(p.grad)", "name, p in parameters.items()"))
         return lines
-
-    def _whole(self, value: str) -> str:
-        return f"numbers({value})"
 
     def _random_state(self, moment: str) -> list[str]:
         if self._aspect != "random state":
@@ -272,7 +269,7 @@ class StepText(Script):
             lines.append(f'scaler = torch.amp.GradScaler("cpu", init_scale={p.loss_scale})')
         step += self._random_state("step")
         if aspect == "parameters" and self._named() != "{}":
-            step.append(self._noted("{name}", self._whole("p"), "name, p in parameters.items()"))
+            step.append(self._noted("{name}", "numbers(p)", "name, p in parameters.items()"))
         if aspect in ("", "buffers") and self._buffers():
             step.append(self._noted("{name}", "numbers(b)", f"name, b in {{{self._buffers()}}}.items()"))
         if p.zero_grad and p.steps > 1:

@@ -14,7 +14,7 @@ Key = TypeVar("Key")
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
-    "tp": ("pairs", "columns", "rows", "in turns"),
+    "tp": ("pairs", "columns", "rows", "in turns", "sequence"),
 }
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes"), "rows": ("whole", "shared")}
 OPTIONS = {
@@ -29,8 +29,11 @@ OPTIONS = {
     },
     "tp": {"mode": MODES["tp"], "between": ("tensors", "shards")},
 }
+MODES["fsdp2_tp"] = MODES["fsdp2"]
+OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "units", "reshard")}
+OPTIONS["fsdp2_tp"] |= {"split": tuple(m for m in MODES["tp"] if m != "sequence"), "between": OPTIONS["tp"]["between"]}
 _MORE_OFTEN = {"no_sync": 0.75, "rows": 0.75}
-SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "tp": {}}
+SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": {"no_sync": 0.75}, "tp": {}}
 OF_THE_BATCH = {"kv_cache"}
 """Layers whose state has a part for each row of the whole batch."""
 
@@ -58,8 +61,22 @@ class Setup:
     """Each rank has all rows of a batch."""
     hook: str = "none"
     """The communication hook of DDP."""
+    parts: int = 1
+    """So many ranks split layers, and have the same rows. They are neighbours."""
+    split: str = ""
+    """How they do."""
     shards: bool = False
     """Between two layers that are split, values are DTensors, not what each rank has of them."""
+
+    @property
+    def shares(self) -> int:
+        """The parts of a batch."""
+        return 1 if self.whole else self.ranks // self.parts
+
+    @property
+    def same(self) -> int:
+        """So many ranks have the same rows. They are neighbours."""
+        return self.ranks // self.shares
 
     def order(self, units: Mapping[Key, range]) -> list[Key]:
         """Units, which have these layers, in the order in which a pass that prefetches them enters each."""
@@ -80,13 +97,18 @@ def layers_with_own(model: Model) -> list[int]:
 
 
 def setup_of(kind: str, case: Case) -> Setup:
-    if kind == "tp":
-        chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
-        return Setup(kind, 2, chosen["mode"], False, False, shards=chosen["between"] == "shards")
-    rows = case.input[0]
     chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
+    splits = {"parts": 2, "shards": chosen.get("between") == "shards"}
+    if kind == "tp":
+        return Setup(kind, 2, chosen["mode"], False, False, split=chosen["mode"], **splits)
+    rows = case.input[0]
     own = any(layer.kind == "custom" for layer in case.layers)
-    whole = chosen["rows"] == "whole" or rows < 2 or any(layer.kind in OF_THE_BATCH for layer in case.layers)
+    whole = chosen.get("rows") == "whole" or rows < 2 or any(layer.kind in OF_THE_BATCH for layer in case.layers)
+    if kind == "fsdp2_tp":
+        setup = Setup(kind, 4, chosen["mode"], chosen["no_sync"] == "yes", False, split=chosen["split"], **splits)
+        # To fewer ranks than share a batch, which are two, nothing can be resharded.
+        reshard = "always" if chosen["reshard"] == "to two ranks" else chosen["reshard"]
+        return replace(setup, units=chosen["units"], reshard=reshard, whole=whole)
     ranks = int(chosen["ranks"]) if whole or rows >= 4 else 2
     reentrant = any(choice.variant == "reentrant" for choice in case.choices())
     if case.protocol.auxiliary_losses and reentrant:

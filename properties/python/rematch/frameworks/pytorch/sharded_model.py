@@ -15,7 +15,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from rematch.case import Segment
-from rematch.frameworks.pytorch.collectives import Unit, padded
+from rematch.frameworks.pytorch.collectives import ROWS, Unit, padded
 from rematch.frameworks.pytorch.model import Forward, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
 from rematch.frameworks.pytorch.setup import layers_with_own
@@ -71,18 +71,23 @@ class FsdpModel(ParallelModel):
         return False
 
     def _wrap(self) -> None:
+        assert self.group is not None
+        self._shard(DeviceMesh.from_group(self.group, "cpu", mesh_dim_names=(ROWS,)))
+
+    def _shard(self, mesh: DeviceMesh) -> None:
         self._parameters_of = _Now(self)
-        assert self.group is not None and self.seen is not None and self.setup is not None
-        group, setup = self.group, self.setup
+        assert self.seen is not None and self.setup is not None
+        setup = self.setup
 
         def size(p: Tensor) -> int:
-            return padded(p.shape, 2 if setup.low and p.is_floating_point() else p.element_size(), group)
+            its = p.to_local() if isinstance(p, DTensor) else p
+            item = 2 if setup.low and p.is_floating_point() else p.element_size()
+            return padded(its.shape, item, mesh.size())
 
         self._announce(self._layers, size)
         modules = self._modules = tuple(self._layers)
         for module in modules:
             module.remembers(modules)
-        mesh = DeviceMesh.from_group(group, "cpu")
         options: dict[str, Any] = {"mesh": mesh}
         if setup.low:
             low = torch.bfloat16
@@ -103,6 +108,10 @@ class FsdpModel(ParallelModel):
     def goes_on(self) -> None:
         self._root.reset_iter_state()
 
+    def _home(self, parameter: int) -> tuple[nn.Module, str]:
+        """The module that has it, and by which name."""
+        return self._place(parameter), f"p{parameter}"
+
     def note_kept(self) -> None:
         assert self.seen is not None
         for number, module in enumerate(self._modules):
@@ -112,13 +121,13 @@ class FsdpModel(ParallelModel):
     def now(self, layer: int) -> list[Tensor]:
         """The parameters of a layer, sharded unless its module runs."""
         used = self.request.model.layer_parameters[layer]
-        tensors = [getattr(self._place(p), f"p{p}") for p in used]
+        tensors = [getattr(*self._home(p)) for p in used]
         return [t.detach() for t in tensors] if layer in self.request.detached_layers else tensors
 
     def trained(self) -> list[list[Tensor]]:
         groups = super().trained()
         for index in self._bare:
-            groups[index][:] = [getattr(self._place(index), f"p{index}")]
+            groups[index][:] = [getattr(*self._home(index))]
         return groups
 
     def shown(self, t: Tensor) -> Tensor:

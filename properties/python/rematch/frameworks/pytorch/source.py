@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any
 
@@ -38,10 +38,11 @@ class Text(Description):
 @dataclass
 class TorchSource(Source):
     """`unit`: how the first segments are called where each is a module of its own: "checkpoint within" that, or
-    "checkpoint around"; "": they are none. `layer_units`: layers that are."""
+    "checkpoint around"; "": they are none. `layer_units`: layers that are. `split`: modules that compute layers."""
 
     unit: str = ""
     layer_units: frozenset[int] = frozenset()
+    split: dict[int, str] = field(default_factory=dict)
 
     def _prefix(self) -> str:
         return ""
@@ -59,6 +60,10 @@ class TorchSource(Source):
     def _expression(self, index: int, layer: Layer, operands: list[str]) -> str:
         if layer.kind == "custom":
             return super()._expression(index, layer, operands)
+        if module := self.split.get(index):
+            constants = f"{{n: p.detach() for n, p in {module}.named_parameters()}}"
+            frozen = f" if checkpointed else functional_call({module}, {constants}, {operands[0]})"
+            return f"{module}({operands[0]})" + (frozen if index in self.detached else "")
         weights = [self._names[p] for p in self.model.layer_parameters[index]]
         if index in self.detached:
             weights = [self.framework.detach.format(x=name) for name in weights]

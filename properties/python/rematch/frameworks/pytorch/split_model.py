@@ -1,4 +1,4 @@
-"""Models of which linear layers and embeddings are split among ranks by parallelize_module()."""
+"""Models of which layers are split among ranks by parallelize_module()."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, parallel
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.func import functional_call
 
 from rematch.frameworks.pytorch.collectives import Collectives, of_unit
 from rematch.frameworks.pytorch.model import Forward, Function, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
-from rematch.frameworks.pytorch.split_units import SplitUnit, units_of
+from rematch.frameworks.pytorch.split_units import NORMS, module_of, units_of
+
+_STYLES = {**vars(parallel), "Replicate": Replicate, "Shard": Shard}
 
 
 def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
@@ -29,47 +32,44 @@ class SplitModel(ParallelModel):
     """A model whose values are whole on every rank, but within units."""
 
     def _wrap(self) -> None:
-        assert self.group is not None and self.seen is not None and self.setup is not None
-        request, case = self.request, self.request.case
-        widths = {}
-        for index, layer in enumerate(case.layers):
-            if layer.kind in ("linear", "embedding"):
-                weight = self.parameters[request.model.layer_parameters[index][0]]
-                # An embedding has a row for each word.
-                widths[index] = (weight.shape[1], weight.shape[0]) if layer.kind == "linear" else tuple(weight.shape)
-        units = units_of(case, request.model, widths, self.custom, self.setup)
-        mesh = DeviceMesh.from_group(self.group, "cpu")
+        assert self.group is not None and self.seen is not None
+        self._split_layers(DeviceMesh.from_group(self.group, "cpu"), 1)
+        # Unit 0 is all that is whole, and sends nothing.
+        self.seen.record.unit(0, 0, len(self.request.case.layers), replicated=True)
+        for index, its in enumerate(self.request.model.layer_parameters):
+            for parameter in its:
+                # Nothing of a parameter is ever sent.
+                self.seen.record.shard(self._unit_of.get(index, 0), parameter, 0)
+
+    def _split_layers(self, mesh: DeviceMesh, first: int) -> None:
+        """Splits layers, and notes those as units, from that number on."""
+        assert self.seen is not None and self.setup is not None
+        self._mesh = mesh
         self._split: dict[int, nn.Module] = {}
         self._unit_of: dict[int, int] = {}
-        self._ends = {unit.layers[-1] for unit in units}
-        for number, unit in enumerate(units, 1):
-            for index, style in unit.styles.items():
-                self._unit_of[index] = number
-                self._split[index] = self._module(index)
+        layers = self.request.case.layers
+        for number, unit in enumerate(units_of(self.request, self.custom, self.setup), first):
+            self._unit_of[unit.layer] = number
+            module = self._split[unit.layer] = self._module(unit.layer)
+            trained = {name: p.requires_grad for name, p in module.named_parameters()}
+            for style in unit.styles:
                 # Every rank has all of it, and takes its part.
-                parallelize_module(self._split[index], mesh, self._style(unit, index, style), src_data_rank=None)
-                self._share(index)
-        self._tell(units)
+                parallelize_module(module, mesh, eval(style, _STYLES), src_data_rank=None)
+            for name, p in module.named_parameters():
+                # SequenceParallel has parameters train.
+                p.requires_grad_(trained[name])
+            self._share(unit.layer)
+            self.seen.layers[number] = range(unit.layer, unit.layer + 1)
+            self.seen.record.unit(number, unit.layer, unit.layer + 1, **unit.sends)
+        self._norms = [m for index, m in self._split.items() if layers[index].kind in NORMS]
 
     def _module(self, index: int) -> nn.Module:
         """A layer with the case's own parameters."""
-        used = [self.parameters[p] for p in self.request.model.layer_parameters[index]]
-        module: nn.Module
-        if self.request.case.layers[index].kind == "embedding":
-            module = nn.Embedding(*used[0].shape, device="meta")
-        else:
-            module = nn.Linear(used[0].shape[1], used[0].shape[0], bias=len(used) > 1, device="meta")
+        module: nn.Module = eval(module_of(self.request, index), {"nn": nn})
+        used = self.request.model.layer_parameters[index]
         for name, parameter in zip(("weight", "bias"), used, strict=False):
-            module.register_parameter(name, parameter)
+            module.register_parameter(name, self.parameters[parameter])
         return module
-
-    def _style(self, unit: SplitUnit, index: int, style: str) -> ParallelStyle:
-        assert self.setup is not None
-        if style == "column":
-            if unit.is_pair:
-                return ColwiseParallel(use_local_output=not self.setup.shards)
-            return ColwiseParallel(output_layouts=Replicate())
-        return RowwiseParallel() if unit.is_pair else RowwiseParallel(input_layouts=Replicate())
 
     def _share(self, index: int) -> None:
         """Takes the parts of the layer's parameters for those of all layers that use them."""
@@ -80,22 +80,17 @@ class SplitModel(ParallelModel):
             else:
                 self.parameters[p] = getattr(module, name)
 
-    def _tell(self, units: Sequence[SplitUnit]) -> None:
-        """Notes what there is: unit 0 is all that is whole, and sends nothing."""
-        assert self.seen is not None
-        record, layers = self.seen.record, len(self.request.case.layers)
-        record.unit(0, 0, layers, replicated=True)
-        for number, unit in enumerate(units, 1):
-            self.seen.layers[number] = unit.layers
-            record.unit(number, unit.layers.start, unit.layers.stop, **unit.sends)
-        for index, its in enumerate(self.request.model.layer_parameters):
-            for parameter in its:
-                # Nothing of a parameter is ever sent.
-                record.shard(self._unit_of.get(index, 0), parameter, 0)
-
     def all_tensors(self) -> Iterator[Tensor]:
         for t in super().all_tensors():
             yield t.to_local() if isinstance(t, DTensor) else t
+
+    def ones(self, parameter: Tensor) -> Tensor:
+        if not any(parameter is p for module in self._norms for p in module.parameters()):
+            return super().ones(parameter)
+        # As a backward leaves it: each rank has the sum over its rows, and gradients that are added to one that is
+        # whole are added up at once.
+        part = torch.full_like(parameter.to_local(), 1 / self._mesh.size())
+        return DTensor.from_local(part, self._mesh, [Partial()], run_check=False)
 
     def shown(self, t: Tensor) -> Tensor:
         return t.full_tensor() if isinstance(t, DTensor) else t
@@ -132,5 +127,4 @@ class SplitModel(ParallelModel):
                 yield
             ended = "ran"
         finally:
-            if index in self._ends:
-                self.seen.note(ended, self._unit_of[index])
+            self.seen.note(ended, self._unit_of[index])

@@ -1,87 +1,90 @@
-"""The parts of a model whose layers are split among ranks, and what they send: tensor parallel."""
+"""The layers of a model that are split among ranks, and what they send: tensor parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from rematch.case import Case, Model
+from rematch.case import Case
 from rematch.frameworks.pytorch.custom import CustomLayer
+from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.setup import Setup
+from rematch.protocol import Request
 
 _POINTWISE = {"relu", "gelu", "silu", "tanh", "sigmoid"}
 """Layers that may run on the shards of a value."""
+NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
+"""Those that normalize each row by itself, which may run on some rows of it."""
+_BY_ROWS = {*_POINTWISE, "softmax"}
+"""And those that may run on some rows of it."""
+_SPLITS = {"pairs": ("features",), "sequence": ("sequence", "features")}
+"""What a rank may have of values between layers: some of their features, or some rows; both take turns."""
 
 
 @dataclass(frozen=True)
 class SplitUnit:
-    """Layers of which the first one takes a whole value, and the last one gives one back."""
+    """A layer that is split."""
 
-    layers: range
-    styles: Mapping[int, str]
-    """Those of its layers that are split: by the "column", each rank having some outputs of them, or by the "row"."""
+    layer: int
+    styles: Sequence[str]
+    """How parallelize_module() splits it, as expressions, one after the other."""
     sends: Mapping[str, int]
     """The elements of its collectives, as UnitReading in properties/record/record.h has them."""
 
-    @property
-    def is_pair(self) -> bool:
-        return len(self.styles) > 1
+
+@dataclass(frozen=True)
+class _Extents:
+    """Sequences, rows in each, and the features of a row that a layer reads and makes. Without sequences, the batch is
+    one."""
+
+    sequences: int
+    rows: int
+    reads: int
+    makes: int
 
 
-def _rows(case: Case, custom: Mapping[str, CustomLayer]) -> list[int]:
-    """How many rows of features each layer reads; 0: not known."""
-    count, batch, found = prod(case.input if case.takes_tokens else case.input[:-1]), case.input[0], []
+def units_of(request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> list[SplitUnit]:
+    """The units of a case."""
+    return list(_Splitting(request, custom, setup).units())
+
+
+def module_of(request: Request, layer: int) -> str:
+    """The expression that makes a layer that is split, without its parameters."""
+    used = request.model.layer_parameters[layer]
+    extents, kind = request.arrays.parameters[used[0]].shape, request.case.layers[layer].kind
+    if kind in NORMS:
+        return call(f"nn.{NORMS[kind]}", str(extents[0]), "eps=1e-5", 'device="meta"')
+    if kind == "embedding":
+        return f'nn.Embedding({extents[0]}, {extents[1]}, device="meta")'
+    return call("nn.Linear", f"{extents[1]}, {extents[0]}", "" if len(used) > 1 else "bias=False", 'device="meta"')
+
+
+def _extents_of(request: Request, custom: Mapping[str, CustomLayer]) -> dict[int, _Extents]:
+    """Those of layers that may be split, where they are known."""
+    # Those that the rank has.
+    case, batch, found = request.case, len(request.arrays.inputs[0]), {}
+    rows = batch * prod(case.input[1:] if case.takes_tokens else case.input[1:-1])
     for index, layer in enumerate(case.layers):
         rank = case.rank_of(index)
         if layer.kind != "embedding" and rank != 3:
-            count = batch if rank == 2 else 0
-        found.append(count)
+            rows = batch if rank == 2 else 0
+        if rows and layer.kind in ("linear", "embedding", *NORMS):
+            weight = request.arrays.parameters[request.model.layer_parameters[index][0]].shape
+            # An embedding has a row for each word.
+            reads, makes = weight if layer.kind == "embedding" else (weight[-1], weight[0])
+            sequences = batch if case.rank_of(index + 1) == 3 else 1
+            found[index] = _Extents(sequences, rows // sequences, reads, makes)
         if layer.kind == "kv_cache":
-            count += batch * layer.kept
+            rows += batch * layer.kept
         if layer.kind == "custom" and not _keeps_rows(custom[layer.layer]):
-            count = 0
+            rows = 0
     return found
 
 
 def _keeps_rows(layer: CustomLayer) -> bool:
     before, _, after = layer.shapes.partition("->")
     return before.split()[:-1] == after.split()[:-1]
-
-
-def units_of(
-    case: Case, model: Model, widths: Mapping[int, tuple[int, int]], custom: Mapping[str, CustomLayer], setup: Setup
-) -> list[SplitUnit]:
-    """The units of a case. `widths`: the features that each linear layer and embedding reads and makes."""
-    rows = _rows(case, custom)
-    owners = [index if layer.tied_to < 0 else layer.tied_to for index, layer in enumerate(case.layers)]
-    # Optimizers fail where a rank has no part.
-    can = [i for i, width in widths.items() if rows[i] and min(width) >= setup.ranks and not _is_written(case, i)]
-    # A weight is split in one way for all layers that use it.
-    able = {owner for owner in can if all(index in can for index, its in enumerate(owners) if its == owner)}
-    columns: dict[int, bool] = {}
-    units: list[SplitUnit] = []
-    for index in can:
-        owner = owners[index]
-        if owner not in able or (units and index in units[-1].layers):
-            continue
-        last = _row_of_pair(case, model, setup, index) if owners.count(owner) == 1 else -1
-        if last >= 0 and owners.count(owners[last]) == 1 and rows[last] and not _is_written(case, last):
-            sends = {"reduces": rows[last] * widths[last][1], "reduces_back": rows[index] * widths[index][0]}
-            units.append(SplitUnit(range(index, last + 1), {index: "column", last: "row"}, sends))
-            continue
-        # The columns of a linear layer's weight are the rows of an embedding's.
-        if owner not in columns:
-            columns[owner] = setup.mode in ("pairs", "columns") or (setup.mode == "in turns" and len(columns) % 2 == 0)
-        turned = case.layers[owner].kind == "embedding" and case.layers[index].kind == "linear"
-        column = columns[owner] != turned
-        reads, makes = widths[index]
-        sends = {"gathers" if column else "reduces": rows[index] * (_padded(makes, setup.ranks) if column else makes)}
-        if case.layers[index].kind == "linear":
-            back = rows[index] * (reads if column else _padded(reads, setup.ranks))
-            sends["reduces_back" if column else "gathers_back"] = back
-        units.append(SplitUnit(range(index, index + 1), {index: "column" if column else "row"}, sends))
-    return units
 
 
 def _is_written(case: Case, index: int) -> bool:
@@ -93,23 +96,137 @@ def _is_written(case: Case, index: int) -> bool:
     return False
 
 
+class _Splitting:
+    """Goes through the layers, and says of each value whether a rank has it "whole", or some "features" of it, or some
+    rows of each "sequence"."""
+
+    def __init__(self, request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> None:
+        self._case, self._live, self._setup, self._ranks = request.case, request.model.live, setup, setup.parts
+        self._splits = _SPLITS.get(setup.split, ())
+        layers = self._case.layers
+        self._extents = _extents_of(request, custom)
+        self._owners = [index if layer.tied_to < 0 else layer.tied_to for index, layer in enumerate(layers)]
+        can = {index for index in self._extents if not _is_written(self._case, index)}
+        self._norms = {i for i in can if layers[i].kind in NORMS and self._shares(i, "sequence")}
+        # Optimizers fail where a rank has no part.
+        can = {i for i in can if min(self._extents[i].reads, self._extents[i].makes) >= self._ranks}
+        can = {i for i in can if layers[i].kind not in NORMS}
+        # A weight is split in one way for all layers that use it.
+        self._products = {i for i in can if all(user in can for user in self._users(i))}
+        if setup.shares > 1:
+            self._products = {i for i in self._products if self._is_even(i)}
+        self._columns: dict[int, bool] = {}
+
+    def units(self) -> Iterator[SplitUnit]:
+        before = "whole"
+        for index, layer in enumerate(self._case.layers):
+            # What begins between layers ends there.
+            after = before if layer.kind in _BY_ROWS else "whole"
+            if index in self._norms:
+                after = "sequence" if self._ends(index, "sequence") else "whole"
+                yield self._norm(index, before, after)
+            elif index in self._products:
+                after = self._after(index, before)
+                yield self._product(index, before, after)
+            before = after
+
+    def _users(self, index: int) -> list[int]:
+        """The layers that have the same weight."""
+        return [user for user, owner in enumerate(self._owners) if owner == self._owners[index]]
+
+    def _is_even(self, index: int) -> bool:
+        """Whether all ranks have as much of a weight that no other layer has: what is sharded once more must be so."""
+        its = self._extents[index]
+        return its.reads % self._ranks == its.makes % self._ranks == 0 and len(self._users(index)) == 1
+
+    def _after(self, index: int, before: str) -> str:
+        """What a rank has of what a product makes."""
+        alone = len(self._users(index)) == 1
+        for after in self._splits:
+            if after != before and alone and self._shares(index, after) and self._ends(index, after):
+                return after
+        return "whole"
+
+    def _shares(self, index: int, split: str) -> bool:
+        """Whether each rank has a part of what a layer makes."""
+        its = self._extents[index]
+        extent = its.rows if split == "sequence" else its.makes
+        # Plain shards are taken for equally large ones.
+        return split in self._splits and extent >= self._ranks and (self._setup.shards or extent % self._ranks == 0)
+
+    def _ends(self, index: int, split: str) -> bool:
+        """Whether a later layer takes what a layer makes as a shard, and only such as run on shards are between."""
+        for after in range(index + 1, len(self._case.layers)):
+            # Only the next layer reads what was made last.
+            if (after - 1, 0) in self._live[after + 1] or self._case.layers[after].operands:
+                return False
+            if after in self._norms:
+                return split == "sequence"
+            if after in self._products:
+                return len(self._users(after)) == 1
+            if self._case.layers[after].kind not in (_BY_ROWS if split == "sequence" else _POINTWISE):
+                return False
+        return False
+
+    def _norm(self, index: int, before: str, after: str) -> SplitUnit:
+        its, place = self._extents[index], self._places(index)["sequence"]
+        elements = its.sequences * _padded(its.rows, self._ranks) * its.reads
+        styles, sends = [], {}
+        if before == "whole":
+            styles.append(f"PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts={place})")
+            sends["gathers_back"] = elements
+        dim = self._case.rank_of(index) - 2
+        local = "use_local_output=True" if after == "sequence" and not self._setup.shards else ""
+        styles.append(call("SequenceParallel", f"sequence_dim={dim}" if dim != 1 else "", local))
+        if after == "whole":
+            styles.append(f"PrepareModuleOutput(output_layouts={place}, desired_output_layouts=Replicate())")
+            sends["gathers"] = elements
+        return SplitUnit(index, styles, sends)
+
+    def _product(self, index: int, before: str, after: str) -> SplitUnit:
+        """A linear layer or an embedding, split by columns, of which each rank makes some, or by rows."""
+        its, ranks, sends = self._extents[index], self._ranks, {}
+        column = "sequence" == before or "features" == after
+        if before == after:
+            column = self._is_by_columns(index)
+        rows = {"whole": its.sequences * its.rows, "sequence": its.sequences * _padded(its.rows, ranks)}
+        reads, makes = its.reads, its.makes
+        if column:
+            if before == "sequence":
+                sends["gathers_operand"] = rows[before] * reads
+            if after == "whole":
+                sends["gathers"] = rows[after] * _padded(makes, ranks)
+            sends["reduces_back"] = rows[before] * reads
+        else:
+            sends["reduces"] = rows[after] * makes
+            if after == "sequence":
+                sends["gathers_gradient"] = rows[after] * makes
+            if before == "whole":
+                sends["gathers_back"] = rows[before] * _padded(reads, ranks)
+        if self._case.layers[index].kind == "embedding":
+            # No gradient of words.
+            sends = {name: elements for name, elements in sends.items() if not name.endswith("_back")}
+        style, usual = ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
+        sides = zip(("input_layouts", "output_layouts"), (before, after), usual, strict=True)
+        options = [f"{side}={self._places(index)[split]}" for side, split, other in sides if split != other]
+        shards = "use_local_output=False" if after != "whole" and self._setup.shards else ""
+        return SplitUnit(index, [call(style, *options, shards)], sends)
+
+    def _is_by_columns(self, index: int) -> bool:
+        """Whether a product whose operand and output are whole is split by columns."""
+        owner, mode = self._owners[index], self._setup.split
+        columns = self._columns
+        if owner not in columns:
+            columns[owner] = len(columns) % 2 == 0 if mode == "in turns" else mode != "rows"
+        # The columns of a linear layer's weight are the rows of an embedding's.
+        turned = self._case.layers[owner].kind == "embedding" and self._case.layers[index].kind == "linear"
+        return columns[owner] != turned
+
+    def _places(self, index: int) -> dict[str, str]:
+        """The placements of what a layer makes, as expressions."""
+        dim = self._case.rank_of(index + 1) - 2
+        return {"whole": "Replicate()", "features": "Shard(-1)", "sequence": f"Shard({dim})"}
+
+
 def _padded(extent: int, ranks: int) -> int:
     return -(-extent // ranks) * ranks
-
-
-def _row_of_pair(case: Case, model: Model, setup: Setup, first: int) -> int:
-    """The linear layer that adds up what `first` splits, -1 if there is none."""
-    layer = case.layers[first]
-    # Ranks take their plain shards for equally large ones.
-    even = setup.shards or layer.features % setup.ranks == 0
-    if setup.mode != "pairs" or layer.kind != "linear" or not even:
-        return -1
-    for index in range(first + 1, len(case.layers)):
-        # Only the next layer reads what was made last.
-        if (index - 1, 0) in model.live[index + 1] or case.layers[index].operands:
-            return -1
-        if case.layers[index].kind == "linear":
-            return index
-        if case.layers[index].kind not in _POINTWISE:
-            return -1
-    return -1

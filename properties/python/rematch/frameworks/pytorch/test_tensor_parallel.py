@@ -15,11 +15,12 @@ if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
 from rematch.arrays import decode, encode  # noqa: E402
-from rematch.frameworks.pytorch.setup import MODES  # noqa: E402
+from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
 
 PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}
+SIX = {"kind": "linear", "features": 6}
 TIED = {**FOUR, "tied_to": 0}
 WORDS = {"kind": "embedding", "features": 4, "vocabulary": 6}
 
@@ -58,9 +59,9 @@ def differing(both):
         ([FOUR, "tanh"], "columns", "gaf1.32 raf1 gar1.32 rar1 reb1.32"),
         ([FIVE, "tanh"], "columns", "gaf1.48 raf1 gar1.48 rar1 reb1.32"),
         ([FIVE, "tanh"], "rows", "ref1.40 raf1 rer1.40 rar1 gab1.32"),
-        ([FOUR, "tanh", FOUR, "tanh"], "pairs", "ref1.32 raf1 rer1.32 rar1 reb1.32"),
+        ([FOUR, "tanh", FOUR, "tanh"], "pairs", "raf1 ref2.32 raf2 rar1 rer2.32 rar2 reb1.32"),
         # Nothing that follows is saved: early stop ends the recomputation before it sends.
-        ([FOUR, "tanh", FOUR], "pairs", "ref1.32 raf1 str1 reb1.32"),
+        ([FOUR, "tanh", FOUR], "pairs", "raf1 ref2.32 raf2 rar1 str2 reb1.32"),
         # A layer that looks at whole rows is no part of a pair.
         (
             [FOUR, "softmax", FOUR, "tanh"],
@@ -74,12 +75,53 @@ def differing(both):
         ),
     ],
 )
-@pytest.mark.parametrize("between", ["tensors", "shards"])
+@pytest.mark.parametrize("between", OPTIONS["tp"]["between"])
 def test_a_recomputation_sends_what_the_forward_sent(tp, layers, mode, expected, between):
     plain, checkpointed = records(tp, of(layers, mode, segment(0, len(layers)), between=between))
     assert told(checkpointed) == expected
     assert told(plain) == " ".join(word for word in expected.split() if word[2] != "r")
     assert differing((plain, checkpointed)) == set()
+
+
+# Two sequences of four rows, of which each rank has two.
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        (
+            [FOUR, "layer_norm", "tanh", SIX, "relu", FOUR, "rms_norm", "softmax", FOUR, "tanh"],
+            "ref1.128 raf1 raf2 gaf3.128 raf3 ref4.128 raf4 raf5 gaf6.128 gaf6.128 raf6 "
+            "rer1.128 rar1 rar2 gar3.128 rar3 rer4.128 rar4 rar5 gar6.128 gar6.128 rar6 "
+            "reb6.128 gab4.128 reb3.128 gab1.128 gab1.128",
+        ),
+        # What is whole is cut without sending, and its gradient is put together.
+        (["rms_norm", FOUR, "softmax"], "raf1 gaf2.128 gaf2.128 raf2 rar1 gar2.128 gar2.128 rar2 reb2.128 gab1.128"),
+        # Early stop ends the recomputation between both of what it sends.
+        (["rms_norm", FOUR], "raf1 gaf2.128 gaf2.128 raf2 rar1 gar2.128 str2 reb2.128 gab1.128"),
+        ([FOUR, "layer_norm", "softmax"], "ref1.128 raf1 gaf2.128 raf2 rer1.128 rar1 gar2.128 rar2 gab1.128 gab1.128"),
+        ([FOUR, "tanh", "dropout"], "gaf1.128 raf1 gar1.128 rar1 reb1.128"),
+    ],
+)
+@pytest.mark.parametrize("between", OPTIONS["tp"]["between"])
+def test_between_layers_that_are_split_norms_have_some_rows_of_each_sequence(tp, layers, expected, between):
+    both = records(tp, of(layers, "sequence", segment(0, len(layers)), input=(2, 4, 4), between=between))
+    assert told(both[1]) == expected
+    assert told(both[0]) == " ".join(word for word in expected.split() if word[2] != "r")
+    assert differing(both) == set()
+
+
+def test_rows_that_ranks_cannot_share_equally_are_dtensors_or_whole(tp):
+    case = of([WORDS, "layer_norm", "tanh"], "sequence", segment(0, 3), input=(2, 3), between="shards")
+    # Three rows are padded to four.
+    assert told(records(tp, case)[0]) == "ref1.128 raf1 gaf2.128 raf2 gab1.128"
+    case["options"]["between"] = "tensors"
+    assert told(records(tp, case)[0]) == "gaf1.96 raf1"
+
+
+def test_a_frozen_norm_stays_frozen_where_ranks_share_rows(tp):
+    layers = [FOUR, {"kind": "layer_norm", "frozen": True}, FOUR]
+    both = records(tp, of(layers, "sequence", segment(0, 3), steps=2))
+    assert differing(both) == set()
+    assert observed(both[0])["parameter_gradient", 0, 0, 2]["present"] is False
 
 
 def test_an_embedding_is_split_too_and_a_weight_that_it_lends_in_one_way(tp):
@@ -163,6 +205,11 @@ def test_a_planted_gap_in_the_sums_of_a_recomputation_is_noted():
 def test_a_planted_second_gather_of_a_recomputation_is_noted():
     found = planted("twice", of([FOUR, "tanh"], "columns", segment(0, 2)))
     assert found == "gaf1.32 raf1 gar1.32 gar1.32 rar1 reb1.32"
+
+
+def test_a_planted_gather_of_rows_in_a_recomputation_is_noted():
+    found = planted("regathered", of([FOUR, "layer_norm", FOUR, "tanh"], "sequence", segment(0, 4)))
+    assert "raf1 raf2 gaf3" in found and "rar1 gar2.32 rar2 gar3.32" in found
 
 
 def test_a_planted_gap_in_the_backward_is_noted():

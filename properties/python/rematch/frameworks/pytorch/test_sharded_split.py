@@ -1,0 +1,117 @@
+"""Layers that two ranks split, within units whose parameters and rows two others share: what is sent for both."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from cases import observed, run_of, segment
+from harness import Harness
+
+pytest.importorskip("torch")
+if sys.platform != "linux":
+    pytest.skip("ranks are copies of a process", allow_module_level=True)
+
+from rematch.arrays import decode, encode  # noqa: E402
+from rematch.frameworks.pytorch.setup import OPTIONS  # noqa: E402
+from rematch.frameworks.pytorch.test_tensor_parallel import (  # noqa: E402
+    FIVE,
+    FOUR,
+    PLANTED,
+    TIED,
+    WORDS,
+    differing,
+    of,
+    records,
+    told,
+)
+
+OF_BOTH = OPTIONS["fsdp2_tp"]
+
+
+def both(layers, *segments, mode="checkpoint within", input=(4, 4), protocol=None, **options):
+    case = of(layers, mode, *segments, input=input, **(protocol or {}))
+    return {**case, "options": {"mode": mode, **options}}
+
+
+# Two rows of four features for each rank, by four bytes. A rank has half of each weight of sixteen, and half a bias or,
+# by rows, a whole one.
+@pytest.mark.parametrize(
+    ("split", "expected"),
+    [
+        ("pairs", "gaf1.88 raf2 ref3.32 raf3 gab1.88 rar2 rer3.32 rar3 reb2.32 reb1.88"),
+        ("columns", "gaf1.80 gaf2.32 raf2 gaf3.32 raf3 gab1.80 gar2.32 rar2 gar3.32 rar3 reb3.32 reb2.32 reb1.80"),
+        ("rows", "gaf1.96 ref2.32 raf2 ref3.32 raf3 gab1.96 rer2.32 rar2 rer3.32 rar3 gab3.32 gab2.32 reb1.96"),
+        ("in turns", "gaf1.88 gaf2.32 raf2 ref3.32 raf3 gab1.88 gar2.32 rar2 rer3.32 rar3 gab3.32 reb2.32 reb1.88"),
+    ],
+)
+@pytest.mark.parametrize("between", OF_BOTH["between"])
+@pytest.mark.parametrize("mode", OF_BOTH["mode"])
+def test_units_are_gathered_and_split_layers_send_in_a_recomputation(fsdp2_tp, mode, split, expected, between):
+    case = both([FOUR, "tanh", FOUR, "tanh"], segment(0, 4), split=split, mode=mode, between=between)
+    plain, checkpointed = records(fsdp2_tp, case)
+    assert told(checkpointed) == expected
+    assert told(plain) == " ".join(word for word in expected.split() if word[2] != "r")
+    assert differing((plain, checkpointed)) == set()
+
+
+@pytest.mark.parametrize("variant", ["non_reentrant", "reentrant"])
+@pytest.mark.parametrize("units", OF_BOTH["units"])
+@pytest.mark.parametrize("split", OF_BOTH["split"])
+def test_a_checkpointed_run_has_the_bits_of_the_plain_one(fsdp2_tp, split, units, variant):
+    protocol = {"steps": 2, "microbatches": 2, "optimizer": "adam", "prior_gradients": True}
+    segments = segment(0, 2, variant), segment(2, 5, variant, nested=[segment(3, 5, variant)])
+    for mode, rows, reshard in (("checkpoint within", 4, "never"), ("checkpoint around", 5, "in turns")):
+        case = both(
+            [FOUR, "tanh", FOUR, "layer_norm", FOUR], *segments, mode=mode, input=(rows, 4), protocol=protocol,
+            split=split, units=units, reshard=reshard, no_sync="yes",
+        )
+        assert differing(records(fsdp2_tp, case)) == set()
+
+
+@pytest.mark.parametrize("split", OF_BOTH["split"])
+def test_what_ranks_show_together_is_what_one_process_shows(fsdp2_tp, torch_subject, split):
+    # Sums of small integers are exact in every order.
+    protocol = {"learning_rate": 2**-4, "reevaluate": True}
+    case = both([FOUR, "relu", FOUR], segment(0, 2), protocol=protocol, split=split)
+    case["data"] = "small_integers"
+    run = run_of(case)
+    run["arrays"]["targets"] = [encode(np.ones((4, 4), np.float32))]
+    together, alone = observed(fsdp2_tp.record(**run)), observed(torch_subject.record(**run))
+    assert together.keys() == alone.keys()
+    for place, got in together.items():
+        np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+
+
+@pytest.mark.parametrize("layers", [[FIVE], [FOUR, "tanh", TIED]], ids=["unequal parts", "of two layers"])
+def test_weights_that_cannot_be_sharded_twice_are_whole_for_ranks_that_split(fsdp2_tp, layers):
+    plain, _ = records(fsdp2_tp, both(layers, segment(0, 1), split="columns"))
+    assert len(plain["units"]) == 2
+
+
+def test_an_embedding_is_split_and_sharded(fsdp2_tp):
+    for split in ("columns", "rows"):
+        case = both([WORDS, "tanh"], segment(0, 2), split=split, input=(2, 2))
+        got = records(fsdp2_tp, case)
+        assert "f2." in told(got[0]) and differing(got) == set()
+
+
+def planted(trouble, case):
+    """As told(), of the checkpointed run, in a process that has the trouble from its start."""
+    command = (sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2_tp")
+    with Harness(*command) as subject:
+        subject.hello()
+        subject.record(**run_of(case))
+        record = subject.record(checkpointed=True)
+        assert "error" not in record, record["error"]
+        return told(record)
+
+
+def test_planted_troubles_of_either_dimension_are_noted():
+    within = both([FOUR, "tanh"], segment(0, 2), split="columns", mode="checkpoint around")
+    assert planted("double", within).count("gar1.40") == 1 and "gab1.40" in planted("double", within)
+    assert planted("twice", within).count("gar2.32") == 2
+    waits = both([FOUR, "tanh"], segment(0, 2), split="columns", no_sync="yes", protocol={"microbatches": 2})
+    # Half of the weight, and of its bias.
+    assert "keb1.40" in planted("kept", waits)
