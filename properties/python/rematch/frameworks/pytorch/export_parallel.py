@@ -41,7 +41,7 @@ class Call(nn.Module):  # has parameters, and runs what it is given
 
 
 def rows(batch):  # those of this rank
-    return batch.tensor_split({ranks})[dist.get_rank()].clone()
+    return batch.tensor_split({shares})[dist.get_rank(){parts}].clone()
 
 
 """
@@ -50,11 +50,13 @@ def rows(batch):  # those of this rank
 class ParallelScript(RanksScript):
     """Each rank has its rows of a batch."""
 
+    mesh_of_rows = "mesh"
+
     def __init__(
         self, text: Text, request: Request, style: Style, found: Finding, aspect: str, *, setup: Setup
     ) -> None:
-        self._sharded = setup.kind == "fsdp2"
-        if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.ranks:
+        self._sharded = setup.kind != "ddp"
+        if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.shares:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect, setup=setup)
         # One forward is written like several.
@@ -114,16 +116,16 @@ class ParallelScript(RanksScript):
         lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
         setup = self._setup
         if self._sharded:
-            lines += [f'mesh = init_device_mesh("cpu", ({setup.ranks},))', f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
+            lines += [*self._mesh_lines(), f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
             low = ""
             if setup.low:
                 lines.append("low = torch.bfloat16")
                 low = "mp_policy=MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)"
             again = tuple(not setup.stays(number) for number in reversed(range(len(self._units) + 1)))
             if setup.reshard == "default":
-                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', low)}"]
+                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', f'mesh={self.mesh_of_rows}', low)}"]
             else:
-                shard = call("fully_shard", "unit", "mesh=mesh", "reshard_after_forward=again", low)
+                shard = call("fully_shard", "unit", f"mesh={self.mesh_of_rows}", "reshard_after_forward=again", low)
                 lines += [f"for unit, again in zip(units, {again}):", f"    {shard}"]
         else:
             mode = "" if setup.mode == "default" else f"{setup.mode}=True"
@@ -131,6 +133,9 @@ class ParallelScript(RanksScript):
             size = "" if setup.buckets else "bucket_cap_mb=1e-6"
             lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
         return [*lines, *super()._ready()]
+
+    def _mesh_lines(self) -> list[str]:
+        return [f'mesh = init_device_mesh("cpu", ({self._setup.ranks},))']
 
     def _forward_call(self) -> str:
         return f"{call('model', 'first', *self._given)}, *rest"
@@ -144,8 +149,8 @@ class ParallelScript(RanksScript):
     def _loss(self) -> str:
         count = self._case.input[0]
         # The mean over ranks is that over rows.
-        even = count % self._setup.ranks == 0
-        return super()._loss() if even else f"{super()._loss()} * (len(x) * {self._setup.ranks} / {count})"
+        even = count % self._setup.shares == 0
+        return super()._loss() if even else f"{super()._loss()} * (len(x) * {self._setup.shares} / {count})"
 
     def _synced(self, last: str) -> list[str]:
         waits = self._setup.no_sync and self._protocol.microbatches > 1
@@ -175,12 +180,30 @@ class ParallelScript(RanksScript):
         return [f"with nullcontext() if {learns}{last} else model.no_sync():", *indented(lines)]
 
     def _needs(self, text: str) -> str:
-        return _HELPERS.format(ranks=self._setup.ranks) + super()._needs(text)
+        parts = f" // {self._setup.parts}" if self._setup.parts > 1 else ""
+        return _HELPERS.format(shares=self._setup.shares, parts=parts) + super()._needs(text)
 
     @property
     def alike(self) -> str:
         ends = tuple(f": {name}{end}" for name in self.parameters for end in (".grad", ""))
         return f"name.endswith({ends}) and "
+
+
+class ShardedSplitScript(SplitScript, ParallelScript):
+    """Neighbours have the same rows, and split layers."""
+
+    mesh_of_layers, mesh_of_rows = 'mesh["layers"]', 'mesh["rows"]'
+
+    def _mesh_lines(self) -> list[str]:
+        return []
+
+    def _mesh_of_all(self) -> str:
+        setup = self._setup
+        return f'init_device_mesh("cpu", ({setup.shares}, {setup.parts}), mesh_dim_names=("rows", "layers"))'
+
+    def _made_modules(self) -> list[str]:
+        named = self._modules().items()
+        return [*super()._made_modules(), *(f"{self._place_of([layer])}.{name} = {name}" for layer, name in named)]
 
 
 def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLayer], setup: Setup) -> str:
@@ -189,7 +212,7 @@ def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLaye
     found = Finding.read(text)
     search = search_of_torch()
     framework = Text(f"torch {torch.__version__} on {setup.ranks} ranks", "", list(layers.values()))
-    script_of = SplitScript if setup.kind == "tp" else ParallelScript
+    script_of = {"tp": SplitScript, "fsdp2_tp": ShardedSplitScript}.get(setup.kind, ParallelScript)
     write: Callable[..., RanksScript] = partial(script_of, framework, request, setup=setup)
     if not found.law:
         return plain_script(write, found)
