@@ -135,13 +135,19 @@ class Judge {
   }
 
   std::optional<Violation> judge_backward() const {
+    auto violation = judge_backward(false);
+    return violation && may_require_more() && !judge_backward(true) ? std::nullopt : violation;
+  }
+  /// `all`: gradients are wanted of the operand and of what the unit makes, also where the plain
+  /// run wants none.
+  std::optional<Violation> judge_backward(bool all) const {
     const Readings sent = those_of(runs_.unit, runs_.seen, Phase::backward);
     const UnitReading& u = runs_.unit;
-    const bool of_operand = requires_gradient(u.begin - 1);
-    const Sends each =
-        those_that_are({{Kind::gather, requires_gradient(u.end - 1) ? u.gathers_gradient : 0},
-                        {Kind::gather, of_operand ? u.gathers_back : 0},
-                        {Kind::reduce, of_operand ? u.reduces_back : 0}});
+    const bool of_operand = all || requires_gradient(u.begin - 1);
+    const bool of_made = all || requires_gradient(u.end - 1);
+    const Sends each = those_that_are({{Kind::gather, of_made ? u.gathers_gradient : 0},
+                                       {Kind::gather, of_operand ? u.gathers_back : 0},
+                                       {Kind::reduce, of_operand ? u.reduces_back : 0}});
     const int backwards = each.empty() ? 0 : runs_.e.c.protocol.backwards;
     const int expected = sent.empty() && may_cut() ? 0 : backwards;
     const auto its = [&](std::size_t call) {
@@ -158,7 +164,7 @@ class Judge {
                        std::to_string(expected) + " times " + text_of_implied(each),
                        text_of(sent)};
     }
-    if (runs_.plain == nullptr) return std::nullopt;
+    if (all || runs_.plain == nullptr) return std::nullopt;
     const Readings there = those_of(runs_.unit, *runs_.plain, Phase::backward);
     const auto same = [](const CollectiveReading& a, const CollectiveReading& b) {
       return a.kind == b.kind && a.bytes == b.bytes;
@@ -218,6 +224,20 @@ class Judge {
                          return f.step == runs_.step && f.microbatch == runs_.microbatch &&
                                 f.layer == layer && f.output == 0 && f.requires_grad;
                        });
+  }
+  /// All that a reentrant segment makes requires a gradient if one of its inputs does, which then
+  /// may be one that the layers ahead of the unit do not read.
+  bool may_require_more() const {
+    const Case& c = runs_.e.c;
+    const auto reads = [](const LayerSpec& l) { return !l.from.empty(); };
+    return runs_.plain != nullptr && std::any_of(c.layers.begin(), c.layers.end(), reads) &&
+           ends_reentrant(segments_of(c));
+  }
+  bool ends_reentrant(const std::vector<SegmentSpec>& segments) const {
+    return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
+      return (s.choice.variant == Variant::reentrant && s.end <= runs_.unit.begin) ||
+             ends_reentrant(s.nested);
+    });
   }
   /// No forecast says where layers of the subject's own hand on no gradient.
   bool may_cut() const {

@@ -225,6 +225,45 @@ void split_by_rows(Record& r, const Case& c, bool checkpointed) {
 }
 
 TEST_CASE(
+    "what a reentrant segment makes may require a gradient that the plain run wants none of") {
+  // The segment is given the input, which the last layer reads.
+  Case c = split_case();
+  c.layers = {layer("relu"), dense(3), joined("add", {-1, 0})};
+  c.plan.segments = {segment(0, 1, Variant::reentrant)};
+  const auto told = [&](bool more) {
+    Synthetic s(c);
+    for (const bool checkpointed : {false, true}) {
+      Record& r = checkpointed ? s.checkpointed : s.plain;
+      r.units = {{0, 0, 3, true}, {1, 1, 2}};
+      r.units[1].gathers = 8;
+      r.units[1].reduces_back = 6;
+      for (ShardReading& shard : r.shards) shard = {1, shard.parameter, 0};
+      for (GradFlag& g : r.grad_flags) g.requires_grad = g.layer > 0;
+      r.collectives.clear();
+      for (int microbatch = 0; microbatch < 2; ++microbatch) {
+        r.collectives.push_back({0, microbatch, Kind::gather, Phase::forward, 1, 32});
+        r.collectives.push_back({0, microbatch, Kind::ran, Phase::forward, 1, 0});
+        if (checkpointed && more) {
+          r.collectives.push_back({0, microbatch, Kind::reduce, Phase::backward, 1, 24});
+        }
+      }
+    }
+    const auto violation = s.judge("collectives");
+    return violation ? violation->place + ": " + violation->expected + " / " + violation->got : "";
+  };
+  CHECK(told(false).empty());
+  CHECK(told(true).empty());
+  c.plan.segments = {segment(0, 1, Variant::non_reentrant)};
+  CHECK(says(told(true), "0 times none / 1 reduction of 24 bytes"));
+  c.plan.segments = {segment(0, 3, Variant::reentrant)};
+  CHECK(told(true) != "");
+  // Nothing reads another value.
+  c.layers.back() = layer("tanh");
+  c.plan.segments = {segment(0, 1, Variant::reentrant)};
+  CHECK(says(told(true), "0 times none / 1 reduction of 24 bytes"));
+}
+
+TEST_CASE(
     "a layer that is given rows gathers these first, and one that makes them their gradient") {
   const auto told = [](const Case& c, const ChangeOfRuns& change) {
     Synthetic s(c);

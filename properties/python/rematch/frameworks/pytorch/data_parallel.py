@@ -151,8 +151,6 @@ class DataParallelSubject(TorchSubject):
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:
-        if self._kind == "fsdp2_tp":
-            raise Unsupported("no script shards what is split")
         self._begin(request.case)
         if self._kind == "ddp":
             try:

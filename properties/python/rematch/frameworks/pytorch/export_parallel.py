@@ -44,7 +44,7 @@ class Call(nn.Module):  # has parameters, and runs what it is given
 
 _ROWS = """\
 def rows(batch):  # those of this rank
-    return batch.tensor_split({ranks})[dist.get_rank()].clone()
+    return batch.tensor_split({shares})[dist.get_rank(){parts}].clone()
 
 
 """
@@ -53,11 +53,13 @@ def rows(batch):  # those of this rank
 class ParallelScript(RanksScript):
     """Each rank has its rows of a batch."""
 
+    mesh_of_rows = "mesh"
+
     def __init__(
         self, text: Text, request: Request, style: Style, found: Finding, aspect: str, *, setup: Setup
     ) -> None:
-        self._sharded = setup.kind == "fsdp2"
-        self._even = setup.whole or request.case.input[0] % setup.ranks == 0
+        self._sharded = setup.kind != "ddp"
+        self._even = request.case.input[0] % setup.shares == 0
         if request.case.protocol.auxiliary_losses and not self._even:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect, setup=setup)
@@ -118,7 +120,7 @@ class ParallelScript(RanksScript):
         lines = ["rest = []", "", "def first(*given):", "    rest[:] = forward(*given)", "    return rest.pop(0)", ""]
         setup = self._setup
         if self._sharded:
-            lines += [f'mesh = init_device_mesh("cpu", ({setup.ranks},))', f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
+            lines += [*self._mesh_lines(), f"units = ({', '.join([*reversed(self._units), 'model'])},)"]
             low = ""
             if setup.low:
                 lines.append("low = torch.bfloat16")
@@ -126,9 +128,10 @@ class ParallelScript(RanksScript):
             again = tuple(not setup.stays(number) for number in reversed(range(len(self._units) + 1)))
             if setup.reshard in ("default", "to two ranks"):
                 two = "" if setup.reshard == "default" else "reshard_after_forward=2"
-                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', 'mesh=mesh', two, low)}"]
+                shard = call("fully_shard", "unit", f"mesh={self.mesh_of_rows}", two, low)
+                lines += ["for unit in units:", f"    {shard}"]
             else:
-                shard = call("fully_shard", "unit", "mesh=mesh", "reshard_after_forward=again", low)
+                shard = call("fully_shard", "unit", f"mesh={self.mesh_of_rows}", "reshard_after_forward=again", low)
                 lines += [f"for unit, again in zip(units, {again}):", f"    {shard}"]
             lines += self._prefetched()
         else:
@@ -139,6 +142,9 @@ class ParallelScript(RanksScript):
             if setup.hook != "none":
                 lines.append(f"model.register_comm_hook(None, {setup.hook}_hook)")
         return [*lines, *super()._ready()]
+
+    def _mesh_lines(self) -> list[str]:
+        return [f'mesh = init_device_mesh("cpu", ({self._setup.ranks},))']
 
     def _prefetched(self) -> list[str]:
         """Tells each unit which one is next in one of the passes."""
@@ -159,8 +165,8 @@ class ParallelScript(RanksScript):
 
     def _loss(self) -> str:
         # The mean over ranks is that over rows.
-        ranks, count = self._setup.ranks, self._case.input[0]
-        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * {ranks} / {count})"
+        shares, count = self._setup.shares, self._case.input[0]
+        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * {shares} / {count})"
 
     def _synced(self, last: str) -> list[str]:
         waits = self._setup.no_sync and self._protocol.microbatches > 1
@@ -190,7 +196,8 @@ class ParallelScript(RanksScript):
         return [f"with nullcontext() if {learns}{last} else model.no_sync():", *indented(lines)]
 
     def _needs(self, text: str) -> str:
-        rows = "" if self._setup.whole else _ROWS.format(ranks=self._setup.ranks)
+        parts = f" // {self._setup.parts}" if self._setup.parts > 1 else ""
+        rows = "" if self._setup.whole else _ROWS.format(shares=self._setup.shares, parts=parts)
         return _HELPERS + rows + super()._needs(text)
 
     @property
@@ -199,13 +206,30 @@ class ParallelScript(RanksScript):
         return f"name.endswith({ends}) and "
 
 
+class ShardedSplitScript(SplitScript, ParallelScript):
+    """Neighbours have the same rows, and split layers."""
+
+    mesh_of_layers, mesh_of_rows = 'mesh["layers"]', 'mesh["rows"]'
+
+    def _mesh_lines(self) -> list[str]:
+        return []
+
+    def _mesh_of_all(self) -> str:
+        setup = self._setup
+        return f'init_device_mesh("cpu", ({setup.shares}, {setup.parts}), mesh_dim_names=("rows", "layers"))'
+
+    def _made_modules(self) -> list[str]:
+        named = self._modules().items()
+        return [*super()._made_modules(), *(f"{self._place_of([layer])}.{name} = {name}" for layer, name in named)]
+
+
 def export_parallel(request: Request, text: str, layers: Mapping[str, CustomLayer], setup: Setup) -> str:
     """The script. `setup`: how the plain run was run in the end. Raises Unsupported with a sentence
     where there is none."""
     found = Finding.read(text)
     search = search_of_torch()
     framework = Text(f"torch {torch.__version__} on {setup.ranks} ranks", "", list(layers.values()))
-    script_of = SplitScript if setup.kind == "tp" else ParallelScript
+    script_of = {"tp": SplitScript, "fsdp2_tp": ShardedSplitScript}.get(setup.kind, ParallelScript)
     write: Callable[..., RanksScript] = partial(script_of, framework, request, setup=setup)
     if not found.law:
         return plain_script(write, found)

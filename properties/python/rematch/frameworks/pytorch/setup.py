@@ -30,10 +30,10 @@ OPTIONS = {
     "tp": {"mode": MODES["tp"], "between": ("tensors", "shards")},
 }
 MODES["fsdp2_tp"] = MODES["fsdp2"]
-OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "units", "reshard")}
+OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "rows", "units", "reshard")}
 OPTIONS["fsdp2_tp"] |= {"split": tuple(m for m in MODES["tp"] if m != "sequence"), "between": OPTIONS["tp"]["between"]}
 _MORE_OFTEN = {"no_sync": 0.75, "rows": 0.75}
-SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": {"no_sync": 0.75}, "tp": {}}
+SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": _MORE_OFTEN, "tp": {}}
 OF_THE_BATCH = {"kv_cache"}
 """Layers whose state has a part for each row of the whole batch."""
 
@@ -103,7 +103,7 @@ def setup_of(kind: str, case: Case) -> Setup:
         return Setup(kind, 2, chosen["mode"], False, False, split=chosen["mode"], **splits)
     rows = case.input[0]
     own = any(layer.kind == "custom" for layer in case.layers)
-    whole = chosen.get("rows") == "whole" or rows < 2 or any(layer.kind in OF_THE_BATCH for layer in case.layers)
+    whole = chosen["rows"] == "whole" or rows < 2 or any(layer.kind in OF_THE_BATCH for layer in case.layers)
     if kind == "fsdp2_tp":
         setup = Setup(kind, 4, chosen["mode"], chosen["no_sync"] == "yes", False, split=chosen["split"], **splits)
         # To fewer ranks than share a batch, which are two, nothing can be resharded.

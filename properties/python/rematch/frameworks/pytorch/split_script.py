@@ -15,11 +15,16 @@ from rematch.frameworks.pytorch.split_units import module_of, units_of
 class SplitScript(RanksScript):
     """Each rank has its part of some layers, and all rows of a batch."""
 
+    mesh_of_layers = "mesh"
+
     def __init__(self, *given: Any, **options: Any) -> None:
         text, request, *_ = given
         units = units_of(request, text.modules_by_declaration, options["setup"])
         self._styles = {unit.layer: unit.styles for unit in units}
         super().__init__(*given, **options)
+
+    def _mesh_of_all(self) -> str:
+        return f'init_device_mesh("cpu", ({self._setup.ranks},))'
 
     def _modules(self) -> dict[int, str]:
         """What the layers that are split are called."""
@@ -43,17 +48,16 @@ class SplitScript(RanksScript):
 
     def _parameter_line(self, index: int, array: np.ndarray, grad: bool) -> str:
         name = self.parameters[index]
-        if "." not in name:
+        if name.partition(".")[0] not in self._modules().values():
             return super()._parameter_line(index, array, grad)
         return f"{name} = {call('nn.Parameter', self._tensor(array), '' if grad else 'requires_grad=False')}"
 
     def _made_modules(self) -> list[str]:
         lines, names = super()._made_modules(), self.parameters
-        if self._styles:
-            lines.append(f'mesh = init_device_mesh("cpu", ({self._setup.ranks},))')
+        lines += [f"mesh = {self._mesh_of_all()}"] if self._styles or self._setup.shares > 1 else []
         for layer, module in self._modules().items():
             # Every rank has all of it, and takes its part.
-            split = (f"parallelize_module({module}, mesh, {style}, src_data_rank=None)" for style in self._styles[layer])
+            split = (f"parallelize_module({module}, {self.mesh_of_layers}, {style}, src_data_rank=None)" for style in self._styles[layer])
             lines += split
             if self._case.layers[layer].frozen and "SequenceParallel" in str(self._styles[layer]):
                 lines.append(f"{module}.requires_grad_(False)  # SequenceParallel has parameters train")

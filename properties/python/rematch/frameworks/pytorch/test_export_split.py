@@ -11,6 +11,7 @@ from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS
 from rematch.frameworks.pytorch.test_export import ask, finding, run
 from rematch.frameworks.pytorch.test_export_parallel import shown, why
+from rematch.frameworks.pytorch.test_sharded_split import both
 from rematch.frameworks.pytorch.test_tensor_parallel import FIVE, FOUR, TIED, WORDS, of
 
 MANY = {"steps": 2, "microbatches": 2, "optimizer": "adam", "prior_gradients": True}
@@ -78,3 +79,17 @@ def test_what_ranks_send_shows_in_no_results(tp):
     case = of([FOUR, "tanh"], "columns", segment(0, 2))
     assert "what collectives compares does not show" in why(tp, case, finding("collectives", "1", "2"))
     assert "no script was found" in why(tp, case, finding("parameter-gradients", "1", "2"))
+
+
+@pytest.mark.parametrize("units", OPTIONS["fsdp2_tp"]["units"])
+@pytest.mark.parametrize("split", OPTIONS["fsdp2_tp"]["split"])
+def test_a_script_shards_what_it_splits(fsdp2_tp, split, units):
+    layers, segments = [FOUR, "tanh", FOUR, "layer_norm", FIVE], (segment(0, 3), segment(3, 5))
+    for mode, rows, reshard in (("checkpoint within", 4, "never"), ("checkpoint around", 5, "in turns")):
+        case = both(
+            layers, *segments, mode=mode, input=(rows, 4), protocol=MANY, split=split, units=units, reshard=reshard
+        )
+        script = script_that_agrees(fsdp2_tp, case)
+        place = "segment0" if units == "segments" else "layer0"
+        assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
+        assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script
