@@ -194,8 +194,8 @@ class Seen {
     const std::int64_t least = least_times * (u.replicated ? i.whole : i.trained - i.in_part);
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
-    // No forecast says how much of the subject's own layers is reduced, or for which loss; the plain
-    // run does. But a reentrant segment gives outputs that a loss does not reach zeros.
+    // No forecast says how much of the subject's own layers is reduced, or for which loss; the
+    // plain run does. But a reentrant segment gives outputs that a loss does not reach zeros.
     const bool is_as_plain = !has_several_losses() || !has_reentrant(segments_);
     if (plain_ != nullptr && least < most && is_as_plain) {
       const std::int64_t there = plain_->bytes(i, Kind::reduce, Phase::backward);
@@ -362,8 +362,8 @@ std::optional<Violation> check_collectives(const Evidence& e) {
   });
 }
 
-// Backwards for some tensors reach some units only, and where several losses of other forwards wait,
-// nothing says which of them a prefetch is for.
+// Backwards for some tensors reach some units only, and where several losses of other forwards
+// wait, nothing says which of them a prefetch is for.
 bool applies_collectives(const Evidence& e) {
   const ProtocolSpec& p = e.c.protocol;
   return !p.partial && !(p.auxiliary_losses && p.forwards_first);

@@ -175,9 +175,16 @@ class FsdpModel(ParallelModel):
     # model's inputs.
 
     def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
-        run = super()._run_layer
-        unit = self._units.get(index)
-        return run(index, state, values) if unit is None else unit(lambda *v: run(index, state, v), *values)
+        run_whole, unit = super()._run_layer, self._units.get(index)
+
+        def run(*values: Tensor) -> Values:
+            # What is gathered is the model's, too.
+            own = self._custom.get(index)
+            used = self.now(index) if own is None else own.module.parameters()
+            self.watch.replaced(t for t in used if not isinstance(t, DTensor))
+            return run_whole(index, state, values)
+
+        return run(*values) if unit is None else unit(run, *values)
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         assert self.setup is not None

@@ -126,6 +126,18 @@ def test_a_batch_that_is_whole_on_each_rank_gives_the_bits_of_one_process(parall
         np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
 
 
+def test_weights_that_are_gathered_are_not_counted_as_saved(fsdp2, torch_subject):
+    case = chain(FOUR, "tanh", FOUR, input=(2, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    for options in ({}, {"units": "layers", "reshard": "never"}):
+        run = run_of({**case, "options": options})
+        for checkpointed in (False, True):
+            shown = [
+                [b["saved"] for b in s.record(**run, checkpointed=checkpointed)["bytes"] if b["moment"] == "after_forward"]
+                for s in (fsdp2, torch_subject)
+            ]
+            assert shown[0] == shown[1] and shown[0][0] > 0
+
+
 def test_cases_that_cannot_run_on_ranks_are_not_asked_for():
     features = ["one_row", "nothing_trains", "linear", "fresh_draws", "injected_failure"]
     assert subject_of(["--parallel", "ddp"]).implements(features) == ["one_row", "linear", "injected_failure"]
