@@ -1,8 +1,9 @@
 """PyTorch 2.15, four ranks on the CPU: selective checkpointing of a segment with a unit of fully_shard() within.
 
-What a policy keeps is found again by the number of the call: "the second aten.clone". With reshard_after_forward=2 the
-unit calls aten.clone itself, behind its forward, and not in a recomputation. So the first clone of the recomputation,
-that of x, takes the place of the unit's, the second one finds what the first one made, and the gradient is wrong, silently.
+A policy keeps results that are found again by the number of the call: "the second aten.clone". With
+reshard_after_forward=2 the unit calls aten.clone itself, behind its forward, and not in a recomputation. So the first clone
+of the recomputation, that of x, takes the place of the unit's, the second one finds what the first one made, and the
+gradient is wrong, silently.
 Prints the gradient of the segment's input with and without fully_shard(), and "right" or "wrong".
 """
 
