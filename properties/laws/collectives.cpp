@@ -30,6 +30,9 @@ struct Implied {
   std::int64_t whole = 0;
   std::int64_t trained = 0;
   std::int64_t in_part = 0;
+  /// How many gradients are added up ahead of each reduction, and their bytes.
+  int sums = 0;
+  std::int64_t added = 0;
 };
 
 std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
@@ -43,6 +46,8 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
       i.whole += s.bytes;
       if (e.forecast.hooks.at(p) == 0) continue;
       i.trained += s.bytes;
+      i.sums += s.added > 0 ? 1 : 0;
+      i.added += s.added;
       if (e.c.layers.at(layer).kind == LayerKind::custom) i.in_part += s.bytes;
     }
     units.push_back(i);
@@ -175,7 +180,8 @@ class Seen {
     // the one from which it learns that.
     const bool told = i.trained > 0 ? reduces(u) : is_learning(u);
     const int times = told ? e_.c.protocol.backwards : 0;
-    const std::int64_t most = times * (u.replicated ? i.whole : i.trained);
+    const int all = times * (1 + i.sums);
+    const std::int64_t most = times * ((u.replicated ? i.whole : i.trained) + i.added);
     const std::int64_t least = u.replicated ? most : most - times * i.in_part;
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
@@ -184,14 +190,14 @@ class Seen {
       const std::int64_t there = plain_->bytes(i, Kind::reduce, Phase::backward);
       if (sum != there) {
         return violation("reductions of gradients of " + name(i) + " in the backward",
-                         text_of(times, there) + ", as in the plain run", text_of(got, sum));
+                         text_of(all, there) + ", as in the plain run", text_of(got, sum));
       }
     }
     // Replicated parameters are reduced in buckets, whose number is up to the implementation.
-    const bool many = !u.replicated && got != times;
+    const bool many = !u.replicated && got != all;
     if (!many && least <= sum && sum <= most) return std::nullopt;
     return violation("reductions of gradients of " + name(i) + " in the backward",
-                     text_of(times, most), text_of(got, sum));
+                     text_of(all, most), text_of(got, sum));
   }
 
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,

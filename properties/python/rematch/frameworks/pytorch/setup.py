@@ -27,7 +27,7 @@ OPTIONS = {
 }
 MODES["fsdp2_tp"] = MODES["fsdp2"]
 OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "units", "reshard")}
-OPTIONS["fsdp2_tp"] |= {"split": tuple(m for m in MODES["tp"] if m != "sequence"), "between": OPTIONS["tp"]["between"]}
+OPTIONS["fsdp2_tp"] |= {"split": MODES["tp"], "between": OPTIONS["tp"]["between"]}
 SHARES = {"ddp": {"no_sync": 0.75}, "fsdp2": {"no_sync": 0.75}, "fsdp2_tp": {"no_sync": 0.75}, "tp": {}}
 
 
