@@ -30,6 +30,9 @@ struct Implied {
   std::int64_t whole = 0;
   std::int64_t trained = 0;
   std::int64_t in_part = 0;
+  /// How many gradients are added up ahead of each reduction, and their bytes.
+  int sums = 0;
+  std::int64_t added = 0;
 };
 
 std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
@@ -43,6 +46,8 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
       i.whole += s.bytes;
       if (e.forecast.hooks.at(p) == 0) continue;
       i.trained += s.bytes;
+      i.sums += s.added > 0 ? 1 : 0;
+      i.added += s.added;
       if (e.c.layers.at(layer).kind == LayerKind::custom) i.in_part += s.bytes;
     }
     units.push_back(i);
@@ -190,8 +195,10 @@ class Seen {
     const bool told = i.trained > 0 ? reduces(u) : is_learning(u);
     const int times = told ? most_backwards() : 0;
     const int least_times = told ? e_.c.protocol.backwards : 0;
-    const std::int64_t most = times * (u.replicated ? i.whole : i.trained);
-    const std::int64_t least = least_times * (u.replicated ? i.whole : i.trained - i.in_part);
+    const int each = 1 + i.sums;
+    const std::int64_t most = times * ((u.replicated ? i.whole : i.trained) + i.added);
+    const std::int64_t least =
+        least_times * ((u.replicated ? i.whole : i.trained - i.in_part) + i.added);
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
     // No forecast says how much of the subject's own layers is reduced, or for which loss; the
@@ -207,10 +214,10 @@ class Seen {
       }
     }
     // Replicated parameters are reduced in buckets, whose number is up to the implementation.
-    const bool many = !u.replicated && (got < least_times || got > times);
+    const bool many = !u.replicated && (got < least_times * each || got > times * each);
     if (!many && least <= sum && sum <= most) return std::nullopt;
     return violation("reductions of gradients of " + name(i) + " in the backward",
-                     text_of(times, most), text_of(got, sum));
+                     text_of(times * each, most), text_of(got, sum));
   }
 
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,

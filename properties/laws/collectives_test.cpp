@@ -286,6 +286,38 @@ TEST_CASE("a backward may prefetch one unit for the next backward where forwards
   CHECK(tells(told(waits, then(both(ahead), both(and_again))), "gathers in the backward"));
 }
 
+/// Devices that split the layers of unit 1 add up a gradient of it before that is reduced.
+void add_up(Record& r) {
+  std::find_if(r.shards.begin(), r.shards.end(), [](const ShardReading& s) {
+    return s.unit == 1;
+  })->added = 12;
+  std::vector<CollectiveReading> sent;
+  for (CollectiveReading x : r.collectives) {
+    if (x.kind == Kind::reduce && x.unit == 1) {
+      sent.push_back(x);
+      sent.back().bytes = 12;
+    }
+    sent.push_back(x);
+  }
+  r.collectives = sent;
+}
+
+TEST_CASE("a gradient that other devices add up is added up once ahead of each reduction") {
+  const Case c = case_of_two_units();
+  CHECK(told(c, both(add_up)).empty());
+  CHECK(told(c, then(both(add_up), both(accumulate))).empty());
+  const auto not_added = [](Record& r) {
+    r.collectives.erase(&reduction(r) - &r.collectives[0] + r.collectives.begin());
+  };
+  const auto half = [](Record& r) { reduction(r).bytes /= 2; };
+  const auto twice = [](Record& r) { r.collectives.push_back(reduction(r)); };
+  for (const auto change : {+not_added, +half, +twice}) {
+    CHECK(tells(told(c, then(both(add_up), checkpointed(change))),
+                "reductions of gradients of unit 1"));
+  }
+  CHECK(tells(told(c, checkpointed(twice)), "reductions of gradients of unit 1"));
+}
+
 TEST_CASE("what is reduced of a module of the subject's own is what the plain run reduces of it") {
   const Case c = with_a_module();
   const auto half = [](Record& r) { reduction(r).bytes /= 2; };

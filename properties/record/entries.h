@@ -155,6 +155,7 @@ void fields(V& v, ShardReading& s) {
   v("unit", s.unit);
   v("parameter", s.parameter);
   v("bytes", s.bytes);
+  v("added", s.added);
 }
 template <class V>
 void fields(V& v, CollectiveReading& c) {

@@ -230,6 +230,8 @@ struct ShardReading {
   int unit = 0;
   int parameter = 0;
   std::int64_t bytes = 0;
+  /// Bytes of its gradient that devices which split its layer add up ahead of each reduction.
+  std::int64_t added = 0;
 };
 
 enum class CollectiveKind : std::uint8_t {

@@ -209,10 +209,11 @@ class Record:
         _add(entry, unit=unit, begin=begin, end=end, **says)
         self._append("units", entry)
 
-    def shard(self, unit: int, parameter: int, size: int) -> None:
-        """Notes a parameter of a unit, and its bytes in a collective, padding included."""
+    def shard(self, unit: int, parameter: int, size: int, added: int = 0) -> None:
+        """Notes a parameter of a unit, and its bytes in a collective, padding included. `added`: those of its gradient
+        that other devices add up before."""
         entry: dict[str, Any] = {}
-        _add(entry, unit=unit, parameter=parameter, bytes=size)
+        _add(entry, unit=unit, parameter=parameter, bytes=size, added=added)
         self._append("shards", entry)
 
     def collective(self, kind: str, phase: str, unit: int, size: int, *, step: int = 0, microbatch: int = 0) -> None:

@@ -20,8 +20,6 @@ OWN = ("loss", "buffer")
 """Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
-SIZED = ("units", "collectives")
-"""Those of ranks with equally many rows, where they split layers."""
 
 
 class Shown(Record):
@@ -94,7 +92,7 @@ def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool, sh
                     f"{quantity} {index}, step {step}, microbatch {microbatch}: rank {at} has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
                 )
-        for name in ALIKE if sized else [name for name in ALIKE if name not in SIZED]:
+        for name in ALIKE if sized else [name for name in ALIKE if name != "collectives"]:
             for mine, theirs in zip_longest(first.shown.entries(name), other.shown.entries(name)):
                 if mine != theirs:
                     return f"{name}: rank {at} has {mine}, rank {rank} has {theirs}"

@@ -37,6 +37,8 @@ class Collectives(TorchDispatchMode):
         """What runs in each unit."""
         self.unit = -1
         """The unit whose collectives are next; -1: none."""
+        self._added: list[dict[str, Any]] = []
+        """Sums of gradients of parameters, which are of the unit that is reduced next."""
 
     @contextmanager
     def phase(self, name: str, **place: int) -> Iterator[None]:
@@ -62,6 +64,12 @@ class Collectives(TorchDispatchMode):
         """Notes what is no collective, but says where others belong."""
         if self._phase:
             self.record.collective(kind, self._phase, unit, size, **self._place)
+
+    def reduces(self, unit: int) -> None:
+        """Is called ahead of a reduction of a unit."""
+        for entry in self._added:
+            entry["unit"] = unit
+        self._added = []
 
     def _told(self, name: str) -> str:
         """A collective, with the unit that it is of, and the segment that ran last."""
@@ -95,6 +103,10 @@ class Collectives(TorchDispatchMode):
                 ranks = args[1] if gathers and op.namespace != "c10d" else 1
                 size = max(t.numel() * t.element_size() for t in numbers) * ranks
                 self.record.collective(kind, self._phase, self.unit, size, **self._place)
+                # Values have two dimensions and more.
+                if kind == "reduce" and op.namespace != "c10d" and numbers[0].ndim == 1:
+                    self._added.append(self.record.entries("collectives")[-1])
+                    self._added[-1]["unit"] = -1
         return op(*args, **(kwargs or {}))
 
 
@@ -114,6 +126,7 @@ class _Reduce(DefaultReduceScatter):
         self._seen, self._unit = seen, unit
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        self._seen.reduces(self._unit)
         with of_unit(self._seen, self._unit):
             return super().__call__(*args, **options)
 

@@ -85,7 +85,11 @@ class ParallelModel(TorchModel):
         infos = self.request.model.parameters
         for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
             unit = self._made_of[info.layer] if info.layer in self._custom else self._place(index)
-            record.shard(numbers[unit], index, sum(map(size, parts)))
+            record.shard(numbers[unit], index, sum(map(size, parts)), self._added(index))
+
+    def _added(self, parameter: int) -> int:
+        """Bytes of its gradient that ranks with the same rows add up ahead of what is reduced."""
+        return 0
 
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         assert self.seen is not None

@@ -31,7 +31,7 @@ OPTIONS = {
 }
 MODES["fsdp2_tp"] = MODES["fsdp2"]
 OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "rows", "units", "reshard")}
-OPTIONS["fsdp2_tp"] |= {"split": tuple(m for m in MODES["tp"] if m != "sequence"), "between": OPTIONS["tp"]["between"]}
+OPTIONS["fsdp2_tp"] |= {"split": MODES["tp"], "between": OPTIONS["tp"]["between"]}
 _MORE_OFTEN = {"no_sync": 0.75, "rows": 0.75}
 SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": _MORE_OFTEN, "tp": {}}
 OF_THE_BATCH = {"kv_cache"}

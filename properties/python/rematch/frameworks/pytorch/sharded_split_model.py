@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from rematch.frameworks.pytorch.collectives import ROWS
@@ -38,6 +38,14 @@ class ShardedSplitModel(SplitModel, FsdpModel):
 
     def _home(self, parameter: int) -> tuple[nn.Module, str]:
         return self._homes.get(parameter) or super()._home(parameter)
+
+    def ones(self, parameter: Tensor) -> Tensor:
+        # Gradients are those of shards, which are added up.
+        return FsdpModel.ones(self, parameter)
+
+    def _added(self, parameter: int) -> int:
+        module, _ = self._home(parameter)
+        return self.parameters[parameter].nbytes if module in self._norms else 0
 
     def note_kept(self) -> None:
         FsdpModel.note_kept(self)

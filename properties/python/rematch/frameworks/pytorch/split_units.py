@@ -60,10 +60,10 @@ def module_of(request: Request, layer: int) -> str:
     return call("nn.Linear", f"{extents[1]}, {extents[0]}", "" if len(used) > 1 else "bias=False", 'device="meta"')
 
 
-def _extents_of(request: Request, custom: Mapping[str, CustomLayer]) -> dict[int, _Extents]:
+def _extents_of(request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> dict[int, _Extents]:
     """Those of layers that may be split, where they are known."""
-    # Those that the rank has.
-    case, batch, found = request.case, len(request.arrays.inputs[0]), {}
+    # Those of the first rank.
+    case, batch, found = request.case, -(-request.case.input[0] // setup.shares), {}
     rows = batch * prod(case.input[1:] if case.takes_tokens else case.input[1:-1])
     for index, layer in enumerate(case.layers):
         rank = case.rank_of(index)
@@ -104,7 +104,7 @@ class _Splitting:
         self._case, self._live, self._setup, self._ranks = request.case, request.model.live, setup, setup.parts
         self._splits = _SPLITS.get(setup.split, ())
         layers = self._case.layers
-        self._extents = _extents_of(request, custom)
+        self._extents = _extents_of(request, custom, setup)
         self._owners = [index if layer.tied_to < 0 else layer.tied_to for index, layer in enumerate(layers)]
         can = {index for index in self._extents if not _is_written(self._case, index)}
         self._norms = {i for i in can if layers[i].kind in NORMS and self._shares(i, "sequence")}
@@ -151,6 +151,9 @@ class _Splitting:
         """Whether each rank has a part of what a layer makes."""
         its = self._extents[index]
         extent = its.rows if split == "sequence" else its.makes
+        if split == "sequence" and its.sequences == 1 and self._case.input[0] % self._setup.shares:
+            # Ranks with other rows have more of them.
+            return False
         # Plain shards are taken for equally large ones.
         return split in self._splits and extent >= self._ranks and (self._setup.shards or extent % self._ranks == 0)
 

@@ -93,3 +93,4 @@ def test_a_script_shards_what_it_splits(fsdp2_tp, split, units):
         place = "segment0" if units == "segments" else "layer0"
         assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
         assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script
+        assert ("SequenceParallel(" in script) == (split == "sequence" and rows == 4)

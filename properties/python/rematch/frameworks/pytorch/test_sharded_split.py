@@ -56,6 +56,29 @@ def test_units_are_gathered_and_split_layers_send_in_a_recomputation(fsdp2_tp, m
     assert differing((plain, checkpointed)) == set()
 
 
+# A norm's weight of four, and its bias, are added up by the ranks that have its rows, in each backward that reduces.
+@pytest.mark.parametrize("between", OF_BOTH["between"])
+def test_gradients_of_norms_on_some_rows_are_added_up_ahead_of_their_reduction(fsdp2_tp, between):
+    layers = [FOUR, "layer_norm", "tanh", FOUR, "relu", FOUR, "tanh"]
+    protocol = {"microbatches": 2, "prior_gradients": True}
+    case = both(layers, segment(0, 7), input=(4, 4, 4), protocol=protocol, split="sequence", between=between, no_sync="yes")
+    runs = records(fsdp2_tp, case)
+    forward = "gaf1.168 ref2.128 raf2 raf3 gaf4.128 raf4 ref5.128 raf5 gab1.168 "
+    again = forward.replace("f", "r").replace("gar1.168 ", "", 1).replace("gab1.168 ", "")
+    backward = "reb4.128 gab2.128 gab2.128"
+    assert told(runs[1]) == f"{forward}{again}{backward} {forward}{again}{backward} reb1.16 reb1.16 reb1.168"
+    assert [s.get("added") for s in runs[1]["shards"]] == [None, None, 16, 16, None, None, None, None]
+    assert differing(runs) == set()
+
+
+def test_rows_that_two_batches_have_not_alike_are_no_sequence(fsdp2_tp):
+    for rows in (8, 7, 2):
+        case = both([FOUR, "layer_norm"], segment(0, 2), input=(rows, 4), split="sequence", units="segments")
+        runs = records(fsdp2_tp, case)
+        assert sum("gathers_gradient" in unit for unit in runs[0]["units"]) == (rows == 8)
+        assert differing(runs) == set()
+
+
 @pytest.mark.parametrize("variant", ["non_reentrant", "reentrant"])
 @pytest.mark.parametrize("units", OF_BOTH["units"])
 @pytest.mark.parametrize("split", OF_BOTH["split"])
