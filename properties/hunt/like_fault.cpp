@@ -100,15 +100,32 @@ bool runs_differently(const Case& c, const FeatureSet& features) {
                      [](const LayerSpec& l) { return layer_of(l).draws(l); });
 }
 
+/// The numbers in the place of an array: those of its step, its microbatch and itself.
+std::vector<int> numbers_of(std::string_view place) {
+  std::vector<int> numbers;
+  bool is_in_number = false;
+  for (const char c : array_of(place)) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (is_digit && !is_in_number) numbers.push_back(0);
+    if (is_digit) numbers.back() = numbers.back() * 10 + (c - '0');
+    is_in_number = is_digit;
+  }
+  return numbers;
+}
+
 /// Whether the engine with the fault does the same, as far as both tell. Both violate one law.
-bool is_like(const Violation& seen, const Violation& model, bool differently) {
+/// Where values are cast, rounding may hide the first array that differs, and a later one comes
+/// first.
+bool is_like(const Violation& seen, const Violation& model, bool differently, bool casts) {
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);
   const auto plain = number(model.expected);
   const auto wrong = number(model.got);
   if (!expected || !got || !plain || !wrong) return true;
   if (differently) return true;
-  if (array_of(seen.place) != array_of(model.place)) return false;
+  if (array_of(seen.place) != array_of(model.place)) {
+    return casts && numbers_of(seen.place) > numbers_of(model.place);
+  }
   if (element_of(seen.place) != element_of(model.place)) return true;
   if (std::abs(*got - *expected) < kRounding) return true;
   const bool same_plain_run = std::abs(*plain - *expected) <= std::abs(*got - *expected) / 64;
@@ -129,12 +146,12 @@ bool is_like_fault(const Violation& violation, const Case& c, const FeatureSet& 
   }
   const auto same = std::find_if(violations->begin(), violations->end(),
                                  [&](const Violation& v) { return v.law == violation.law; });
+  const bool casts = c.protocol.autocast != AutocastSpan::off;
   if (same == violations->end()) {
-    return runs_differently(c, features) ||
-           (c.protocol.autocast != AutocastSpan::off && !violations->empty() &&
-            violation.distance && *violation.distance <= kCastRounding);
+    return runs_differently(c, features) || (casts && !violations->empty() && violation.distance &&
+                                             *violation.distance <= kCastRounding);
   }
-  return is_like(violation, *same, runs_differently(c, features));
+  return is_like(violation, *same, runs_differently(c, features), casts);
 }
 
 }  // namespace rematch

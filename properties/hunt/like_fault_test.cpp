@@ -29,7 +29,23 @@ bool explained(AutocastSpan autocast, double distance) {
   return is_like_fault(seen, c, features_of(c, validate(c)), *find_fault("S10"));
 }
 
+bool explained_at(AutocastSpan autocast, const std::string& place) {
+  const Case c = scaled(autocast);
+  const Violation seen{"buffers-after-step", place, "0.5 (0x3f00)", "0.75 (0x3f40)", 0.5};
+  return is_like_fault(seen, c, features_of(c, validate(c)), *find_fault("S10"));
+}
+
 }  // namespace
+
+TEST_CASE(
+    "casts to bfloat16 may hide the first array that a fault changes, and add none before it") {
+  const std::string first = "step 0, buffer 0 (layer 0 history)";
+  const std::string later = "step 1, buffer 0 (layer 0 history)";
+  REQUIRE(explained_at(AutocastSpan::off, first));
+  CHECK_FALSE(explained_at(AutocastSpan::off, later));
+  CHECK(explained_at(AutocastSpan::forward, later));
+  CHECK_FALSE(explained_at(AutocastSpan::forward, "model, buffer 0"));
+}
 
 TEST_CASE("where casts to bfloat16 hide a fault, a difference of one step of it is like it") {
   CHECK(explained(AutocastSpan::forward, 1.0 / 256));

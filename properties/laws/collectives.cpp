@@ -55,13 +55,13 @@ std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
   return units;
 }
 
-/// Gathers of a unit that the backwards of one forward and their recomputations imply.
-int gathers_in_backwards(const ProtocolSpec& p, const Implied& i, int microbatch) {
+/// Gathers of a unit that so many backwards of one forward and their recomputations imply.
+int gathers_in_backwards(const ProtocolSpec& p, const Implied& i, int microbatch, int backwards) {
   if (i.unit->replicated || i.whole == 0) return 0;
   // Where all forwards run first, the first backward, that of the last one, finds what stays
   // gathered, and lets go of it.
   const bool found = i.unit->stays && (!p.forwards_first || microbatch + 1 == p.microbatches);
-  return p.backwards - (found ? 1 : 0);
+  return backwards - (found ? 1 : 0);
 }
 
 /// The collectives of a record, each with the forward that it is for. Where other forwards wait, a
@@ -78,7 +78,8 @@ std::vector<CollectiveReading> attributed(const Evidence& e, const Record& recor
     for (CollectiveReading& c : all) {
       if (c.unit != i.unit->unit || c.kind != Kind::gather || c.phase == Phase::forward) continue;
       auto& [count, ahead] = backwards[{c.step, c.microbatch}];
-      if (c.microbatch > 0 && !ahead && count == gathers_in_backwards(p, i, c.microbatch)) {
+      const int own = gathers_in_backwards(p, i, c.microbatch, p.backwards);
+      if (c.microbatch > 0 && !ahead && count == own) {
         ahead = true;
         ++backwards[{c.step, --c.microbatch}].first;
       } else {
@@ -87,6 +88,12 @@ std::vector<CollectiveReading> attributed(const Evidence& e, const Record& recor
     }
   }
   return all;
+}
+
+bool has_reentrant(const std::vector<SegmentSpec>& segments) {
+  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
+    return s.choice.variant == Variant::reentrant || has_reentrant(s.nested);
+  });
 }
 
 /// Collectives that a device took part in, for one forward and its backwards.
@@ -110,6 +117,7 @@ class Seen {
     }
     for (const Implied& i : implied_) {
       if (sends_values(*i.unit)) {
+        if (has_several_losses()) continue;
         const UnitRuns runs{e_,          *i.unit, step_,
                             microbatch_, seen_,   plain_ == nullptr ? nullptr : &plain_->seen_};
         if (auto v = judge_runs(runs))
@@ -130,7 +138,11 @@ class Seen {
 
  private:
   std::string_view run() const { return plain_ == nullptr ? "plain run" : "checkpointed run"; }
-  bool has_backward() const { return e_.forecast.output_flags.at(0); }
+  int losses() const { return static_cast<int>(roots_of(e_.c, e_.forecast.output_flags).size()); }
+  bool has_backward() const { return losses() > 0; }
+  /// Each has backwards of its own, which reach some units only: how many nothing here says.
+  bool has_several_losses() const { return losses() > 1; }
+  int most_backwards() const { return e_.c.protocol.backwards * std::max(losses(), 1); }
 
   bool reduces(const UnitReading& u) const {
     const ProtocolSpec& p = e_.c.protocol;
@@ -150,7 +162,9 @@ class Seen {
     const int recomputation = count(i, Kind::gather, Phase::recomputation);
     const int backward = count(i, Kind::gather, Phase::backward);
     if (forward != entered) return wrong(i, "gathers in the forward", entered, forward);
-    const int both = gathers_in_backwards(e_.c.protocol, i, microbatch_);
+    const ProtocolSpec& p = e_.c.protocol;
+    const int both = gathers_in_backwards(p, i, microbatch_, most_backwards());
+    const int least = gathers_in_backwards(p, i, microbatch_, p.backwards);
     // A reentrant forward records nothing, so nothing may say that the backward of the unit begins
     // before its recomputation does.
     const int within = u.recomputed ? both : 0;
@@ -160,7 +174,7 @@ class Seen {
     // prefetches it; it may gather it once.
     const int got = recomputation + backward;
     const bool may_be_none = i.trained == 0;
-    if (got > both || (got < both && !may_be_none)) {
+    if (got > both || (got < least && !may_be_none)) {
       return wrong(i, "gathers in the backward and its recomputations", both, got);
     }
     for (const CollectiveReading& c : seen_) {
@@ -179,25 +193,31 @@ class Seen {
     // Where no parameter gets a gradient, nothing tells a unit that there is a backward, but for
     // the one from which it learns that.
     const bool told = i.trained > 0 ? reduces(u) : is_learning(u);
-    const int times = told ? e_.c.protocol.backwards : 0;
-    const int all = times * (1 + i.sums);
+    const int times = told ? most_backwards() : 0;
+    const int least_times = told ? e_.c.protocol.backwards : 0;
+    const int each = 1 + i.sums;
     const std::int64_t most = times * ((u.replicated ? i.whole : i.trained) + i.added);
-    const std::int64_t least = u.replicated ? most : most - times * i.in_part;
+    const std::int64_t least =
+        least_times * ((u.replicated ? i.whole : i.trained - i.in_part) + i.added);
     const int got = count(i, Kind::reduce, Phase::backward);
     const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
-    // No forecast says how much of the subject's own layers is reduced; the plain run does.
-    if (plain_ != nullptr && least < most) {
+    // No forecast says how much of the subject's own layers is reduced, or for which loss; the
+    // plain run does. But a reentrant segment gives outputs that a loss does not reach zeros.
+    const bool is_as_plain = !has_several_losses() || !has_reentrant(segments_);
+    if (plain_ != nullptr && least < most && is_as_plain) {
       const std::int64_t there = plain_->bytes(i, Kind::reduce, Phase::backward);
       if (sum != there) {
         return violation("reductions of gradients of " + name(i) + " in the backward",
-                         text_of(all, there) + ", as in the plain run", text_of(got, sum));
+                         text_of(plain_->count(i, Kind::reduce, Phase::backward), there) +
+                             ", as in the plain run",
+                         text_of(got, sum));
       }
     }
     // Replicated parameters are reduced in buckets, whose number is up to the implementation.
-    const bool many = !u.replicated && got != all;
+    const bool many = !u.replicated && (got < least_times * each || got > times * each);
     if (!many && least <= sum && sum <= most) return std::nullopt;
     return violation("reductions of gradients of " + name(i) + " in the backward",
-                     text_of(all, most), text_of(got, sum));
+                     text_of(times * each, most), text_of(got, sum));
   }
 
   /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
@@ -209,7 +229,7 @@ class Seen {
   std::optional<Violation> judge_order() const {
     std::array<const Implied*, 3> last{};
     std::vector<const Implied*> in_backward;
-    const bool is_alone = e_.c.protocol.backwards == 1 && !e_.c.protocol.forwards_first;
+    const bool is_alone = most_backwards() == 1 && !e_.c.protocol.forwards_first;
     for (const CollectiveReading& c : seen_) {
       const bool in_forward = c.phase == Phase::forward;
       if (c.kind != Kind::gather || (!in_forward && !is_alone)) continue;
@@ -349,9 +369,11 @@ std::optional<Violation> check_collectives(const Evidence& e) {
   });
 }
 
-// Several losses, and backwards for some tensors, reach some units only.
+// Backwards for some tensors reach some units only, and where several losses of other forwards
+// wait, nothing says which of them a prefetch is for.
 bool applies_collectives(const Evidence& e) {
-  return !e.c.protocol.partial && !e.c.protocol.auxiliary_losses;
+  const ProtocolSpec& p = e.c.protocol;
+  return !p.partial && !(p.auxiliary_losses && p.forwards_first);
 }
 
 }  // namespace

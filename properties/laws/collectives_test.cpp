@@ -164,6 +164,33 @@ TEST_CASE("one collective more, or one less, is a violation") {
   }
 }
 
+TEST_CASE("each of several losses may reach a unit, and one does") {
+  Case c = case_of_two_units();
+  c.layers.push_back(layer("split"));
+  c.layers.back().features = 1;
+  c.protocol.auxiliary_losses = true;
+  c.protocol.steps = c.protocol.microbatches = 1;
+  const auto again = [](Record& r) {
+    r.collectives.push_back(gather(r));
+    r.collectives.push_back(reduction(r));
+  };
+  const auto none = [](Record& r) {
+    std::erase_if(r.collectives, [](const CollectiveReading& x) {
+      return x.unit == 1 && x.kind == Kind::reduce && x.phase == Phase::backward;
+    });
+  };
+  CHECK(told(c, kNone).empty());
+  CHECK(told(c, both(again)).empty());
+  CHECK(tells(told(c, checkpointed(none)), "reductions of gradients"));
+  CHECK(tells(told(c, then(both(again), both(again))), "gathers in the backward"));
+  // Which loss reaches what is as in the plain run, unless a reentrant segment hands on zeros.
+  CHECK(tells(told(c, checkpointed(again)), "as in the plain run"));
+  c.plan.segments[0].choice.variant = Variant::reentrant;
+  CHECK(told(c, checkpointed(again)).empty());
+  c.protocol.forwards_first = true;
+  CHECK(told(c, both(none)).empty());
+}
+
 TEST_CASE("what every device has is reduced whole, in any number of parts, and never gathered") {
   const Case c = case_of_two_units();
   const auto changed = [&](void (*change)(Record&)) {

@@ -5,7 +5,8 @@ there. If the backward runs within autocast, too, the recomputation takes that c
 gets no gradient; without fully_shard() it gets one. With a policy, the segment of a unit ends in an error. A unit that
 differentiates within its forward, so that its segment is recomputed there, is resharded after it, although it shall
 not be, and gathered once more. A recomputation that does not stop early may come after the backward of a unit, whose
-own segment was given it by keyword: it gathers the unit, and nothing reshards that. Prints "right" or "wrong" for each.
+own segment was given it by keyword: it gathers the unit, and nothing reshards that. So does one for a second loss, which
+reaches the segment through a value that the unit carries on. Prints "right" or "wrong" for each.
 """
 
 import os
@@ -87,11 +88,31 @@ def ends_sharded(checkpointed):
     return isinstance(unit.weight, DTensor)
 
 
+class Carries(nn.Linear):
+    def forward(self, x, carried):
+        return super().forward(x), carried
+
+
+def ends_sharded_after_two_losses(checkpointed):
+    unit = Carries(4, 4)
+    fully_shard(unit, mesh=mesh)
+
+    def segment(x, carried):
+        return unit(x.relu(), carried)
+
+    x = torch.ones(2, 4, requires_grad=True)
+    given = x.tanh(), x.sin()
+    outputs = checkpoint(segment, *given, use_reentrant=False) if checkpointed else segment(*given)
+    outputs[0].sum().backward(retain_graph=True)
+    outputs[1].sum().backward()
+    return isinstance(unit.weight, DTensor)
+
+
 for trains in (trains_under_autocast, trains_under_a_policy):
     for shard in (False, True):
         how = "with fully_shard()" if shard else "without"
         print(f"{trains.__name__}, {how}: {'right' if trains(shard) else 'wrong'}")
-for holds in (stays_whole, ends_sharded):
+for holds in (stays_whole, ends_sharded, ends_sharded_after_two_losses):
     for checkpointed in (False, True):
         how = "checkpointed" if checkpointed else "plain"
         print(f"{holds.__name__}, {how}: {'right' if holds(checkpointed) else 'wrong'}")

@@ -188,9 +188,9 @@ class Record:
         self._append("values", entry)
 
     def trial(self, failed: bool, message: str = "", left_behind: str = "") -> None:
-        """Says how the injected failure ended, and forgets whatever was noted before.
-        `left_behind` names settings that are not as before the trial."""
-        self._lists.clear()
+        """Says how the injected failure ended, and forgets whatever was noted before, but for what the
+        model consists of. `left_behind` names settings that are not as before the trial."""
+        self._lists = {name: its for name, its in self._lists.items() if name in ("units", "shards")}
         self.bits.clear()
         entry: dict[str, Any] = {}
         _add(entry, failed=failed, message=message, left_behind=left_behind)

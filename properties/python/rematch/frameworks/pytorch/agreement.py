@@ -14,6 +14,8 @@ from rematch.record import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
+SHARDED = ("parameter", "parameter_gradient")
+"""Those of which each rank of FSDP2 has a shard, by rows, too."""
 OWN = ("loss", "buffer")
 """Those of which each rank has its own: that of its rows, or of what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
@@ -57,16 +59,19 @@ class Answer:
         return ": ".join(self.error) if self.error else ""
 
 
-def difference(answers: Sequence[Answer], parts: int = 1) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree. So many `parts` have the same rows, and the next
-    ones others."""
-    peers = (_difference(answers, range(first, first + parts), False) for first in range(0, len(answers), parts))
-    return next(filter(None, [*peers, _difference(answers, range(0, len(answers), parts), True)]), "")
+def difference(answers: Sequence[Answer], same: int = 1, sharded: bool = False) -> str:
+    """Tells in what ranks should agree and do not; "" if they agree. So many have the `same` rows, and the next ones
+    others. `sharded`: each shows shards of parameters."""
+    peers = (_difference(answers, range(at, at + same), False, sharded) for at in range(0, len(answers), same))
+    across = _difference(answers, range(0, len(answers), same), True, sharded)
+    return next(filter(None, [*peers, across]), "")
 
 
-def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool) -> str:
+def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool, sharded: bool) -> str:
     """`split`: each has rows of its own."""
     at, first = ranks[0], answers[ranks[0]]
+    parts = (*(JOINED if split else ()), *(SHARDED if sharded else ()))
+    own = OWN if split else ()
     for rank in ranks[1:]:
         other = answers[rank]
         sized = first.rows == other.rows
@@ -81,7 +86,8 @@ def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool) ->
         ours, its = first.shown.arrays, other.shown.arrays
         for place in (*ours, *(place for place in its if place not in ours)):
             quantity, step, microbatch, index = place
-            if _alike(quantity, ours.get(place), split) != _alike(quantity, its.get(place), split):
+            kind = quantity in parts, quantity in own
+            if _alike(ours.get(place), *kind) != _alike(its.get(place), *kind):
                 return (
                     f"{quantity} {index}, step {step}, microbatch {microbatch}: rank {at} has "
                     f"{_told(ours.get(place))}, rank {rank} has {_told(its.get(place))}"
@@ -93,14 +99,14 @@ def _difference(answers: Sequence[Answer], ranks: Sequence[int], split: bool) ->
     return ""
 
 
-def _alike(quantity: str, shown: tuple[np.ndarray | None, dict[str, Any]] | None, split: bool) -> Any:
-    """The part of an array that all ranks must have alike."""
+def _alike(shown: tuple[np.ndarray | None, dict[str, Any]] | None, is_part: bool, is_own: bool) -> Any:
+    """What all ranks must have alike of an array, which is a part of a whole, or a rank's own."""
     if shown is None or shown[0] is None:
         return shown
     array, rest = shown
-    if split and quantity in JOINED:
+    if is_part:
         return array.dtype, array.shape[1:], rest
-    return array.dtype, array.shape, rest, b"" if split and quantity in OWN else bits_of(array)
+    return array.dtype, array.shape, rest, b"" if is_own else bits_of(array)
 
 
 def _bits(shown: tuple[np.ndarray | None, dict[str, Any]] | None) -> bytes | None:
@@ -131,15 +137,19 @@ def strayed(plain: Sequence[Answer], answers: Sequence[Answer]) -> str:
     return ""
 
 
-def join(answers: Sequence[Answer], record: Record) -> None:
-    """Notes what ranks with rows of their own show together; what one of them lacks, they do not."""
+def join(answers: Sequence[Answer], record: Record, same: int = 1, sharded: bool = False) -> None:
+    """Notes what ranks show together; what one of them lacks, they do not. `same`, `sharded`: as difference()."""
     record.take_over(answers[0].shown)
     for place, (array, rest) in answers[0].shown.arrays.items():
         quantity, step, microbatch, index = place
         if any(place not in answer.shown.arrays for answer in answers):
             continue
-        parts = [answer.shown.arrays[place][0] for answer in answers]
-        if array is not None and all(part is not None for part in parts):
+        shown = [answer.shown.arrays[place][0] for answer in answers]
+        parts = shown[::same]
+        if sharded and quantity in SHARDED and array is not None:
+            # Of a module of the subject's own, whose parameters count as one, those of each rank follow each other.
+            array = np.concatenate(shown)
+        elif array is not None and all(part is not None for part in parts):
             if quantity in JOINED:
                 array = np.concatenate(parts)
             elif quantity == "loss":

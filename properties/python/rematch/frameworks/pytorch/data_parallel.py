@@ -1,6 +1,6 @@
 """PyTorch's parallelism as subjects: DistributedDataParallel and fully_shard() around segments that are
 checkpointed, each rank with its share of the rows of the case's batch; parallelize_module(), where each has its share
-of layers and all rows; and fully_shard() around that.
+of layers and all rows; and fully_shard() around that. A batch may also be whole on each rank.
 
 What ranks of a shared batch show is joined, and must be what one process would show with the whole batch. Within
 which bounds is for the harness's reference to say: gradients are means over ranks, whose numbers
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +24,7 @@ import torch._dynamo  # noqa: F401  Imported now, once, and not by every rank.
 import torch.distributed as dist
 from torch import Tensor
 
-from rematch.case import Case, Model
+from rematch.case import Case, Model, Segment
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
 from rematch.frameworks.pytorch.collectives import Collectives
 from rematch.frameworks.pytorch.export_parallel import export_parallel
@@ -43,22 +44,16 @@ from rematch.frameworks.pytorch.watch import Saves, Watch
 from rematch.protocol import Arrays, Request, Unsupported
 from rematch.record import Record
 
-# Its state has a part for each row.
-OF_THE_BATCH = {"kv_cache"}
 # A backward for some tensors does not reach parameters of FSDP2, which are other tensors while they are whole, and
 # reductions of DDP belong to one backward that follows its forward.
 OF_BACKWARDS = {"partial_backwards"}
 OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_losses"}
-ALONE = {"injected_failure", "failure_in_segment"}
-# Where a module of the subject's own draws anew is foreseen from its draws, which are not observed.
-ALONE |= {"preserve_rng_off", "fresh_draws"}
-# There is nothing to share.
-ALONE |= {"one_row"}
-LACKS = OF_THE_BATCH | ALONE
+# What a recomputation draws afresh no law compares, whichever rank draws it.
+LACKS = {"fresh_draws"}
 # DistributedDataParallel refuses a model without what trains.
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
 # All that looks at gradients together refuses those of DTensors among others.
-LACKS_OF["tp"] = (ALONE - {"one_row"}) | {"clipping", "loss_scaling"}
+LACKS_OF["tp"] = LACKS | {"clipping", "loss_scaling"}
 LACKS_OF["fsdp2_tp"] = LACKS_OF["fsdp2"] | LACKS_OF["tp"]
 """Features that cases do not have."""
 MODELS = {"ddp": DdpModel, "fsdp2": FsdpModel, "fsdp2_tp": ShardedSplitModel, "tp": SplitModel}
@@ -70,13 +65,32 @@ class _RunOfRows(TorchRun):
     """The run of a rank, whose loss counts as much as it has rows."""
 
     share = 1.0
+    scopes: ExitStack
+    """Scopes that end with the run."""
+
+    def begin(self) -> None:
+        super().begin()
+        # A trial belongs to no step.
+        self.scopes.enter_context(self._model.seen)
+
+    def fail(self) -> None:
+        with self._model.trial():
+            super().fail()
+
+    def _weight(self, index: int) -> Tensor:
+        # That which is sharded is another tensor.
+        return self._parameters[index][0]
+
+    def restore(self) -> str:
+        self._model.goes_on()
+        return super().restore()
 
     def backward(self, state: Forward) -> None:
         model, ran = self._model, bool(state.losses)
         model.begins_backward(state)
         with model.phase("backward", state):
             super().backward(state)
-            if ran:
+            if ran and not self.trial:
                 model.note_kept()
 
     def _loss(self, output: Tensor, target: Tensor) -> Tensor:
@@ -95,14 +109,19 @@ def rows_of(arrays: Arrays, rank: int, ranks: int) -> Arrays:
     def cut(given: list[np.ndarray]) -> list[np.ndarray]:
         return [np.array_split(array, ranks)[rank] for array in given]
 
-    again = arrays.reevaluation
+    def cut_one(given: np.ndarray | None) -> np.ndarray | None:
+        return None if given is None else cut([given])[0]
+
     return replace(
         arrays,
         inputs=cut(arrays.inputs),
         targets=cut(arrays.targets),
-        reevaluation=None if again is None else cut([again])[0],
+        reevaluation=cut_one(arrays.reevaluation),
+        trial_input=cut_one(arrays.trial_input),
+        trial_target=cut_one(arrays.trial_target),
         further_inputs=[cut(forward) for forward in arrays.further_inputs],
         further_reevaluation_inputs=cut(arrays.further_reevaluation_inputs),
+        further_trial_inputs=cut(arrays.further_trial_inputs),
     )
 
 
@@ -144,6 +163,9 @@ class DataParallelSubject(TorchSubject):
     def _begin(self, case: Case) -> None:
         self._setup = setup_of(self._kind, case)
         self._case, self._wrong, self._plain = case, "", ()
+        if any(_may_draw_anew(case, segment) for segment in case.plan.cut(len(case.layers))):
+            # That is foreseen from draws, which are not observed.
+            raise Unsupported("a module in a segment that does not preserve the random state")
 
     def run(self, request: Request, record: Record) -> None:
         if request.case is not self._case:
@@ -155,7 +177,7 @@ class DataParallelSubject(TorchSubject):
                 # No checkpoint is to blame: the machine may be slow.
                 raise Unsupported(f"the plain run: {str(why).splitlines()[0]}") from why
             return record.error("Hang", str(why))
-        wrong = difference(answers, self._setup.parts)
+        wrong = difference(answers, self._setup.same, self._kind == "fsdp2")
         if wrong and any(answer.error for answer in answers):
             # One rank may still have collectives on the way that others do not have.
             self._ranks.stop()
@@ -171,7 +193,7 @@ class DataParallelSubject(TorchSubject):
         self._wrong = self._wrong or wrong
         if self._wrong and request.checkpointed:
             return record.error("RanksDiffer", self._wrong)
-        join(answers[:: self._setup.parts], record)
+        join(answers, record, self._setup.same, self._kind == "fsdp2")
 
     def _ask(self, request: Request, seconds: float) -> list[Answer]:
         """Both runs of a plain one that is run again share the limit, as one run of the harness."""
@@ -214,7 +236,7 @@ class DataParallelSubject(TorchSubject):
             rows = len(mine.arrays.inputs[0])
             run.share = rows * setup.shares / len(request.arrays.inputs[0])
             answer.rows = rows if setup.parts > 1 else 0
-            with seen:
+            with ExitStack() as run.scopes:
                 run.go()
         except Unsupported as why:
             answer.unsupported = str(why)
@@ -225,6 +247,13 @@ class DataParallelSubject(TorchSubject):
         if changed and not answer.failed:
             answer.error = "LeftBehind", f"the run leaves settings changed: {changed}"
         return answer
+
+
+def _may_draw_anew(case: Case, segment: Segment) -> bool:
+    within = case.layers[segment.begin : segment.end]
+    if not segment.choice.preserve_rng and any(layer.kind == "custom" for layer in within):
+        return True
+    return any(_may_draw_anew(case, inner) for inner in segment.nested)
 
 
 def _unused(answer: Answer, model: Model) -> bool:

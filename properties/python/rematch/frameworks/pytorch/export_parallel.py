@@ -40,6 +40,9 @@ class Call(nn.Module):  # has parameters, and runs what it is given
         return function(*values, **keywords)
 
 
+"""
+
+_ROWS = """\
 def rows(batch):  # those of this rank
     return batch.tensor_split({shares})[dist.get_rank(){parts}].clone()
 
@@ -56,7 +59,8 @@ class ParallelScript(RanksScript):
         self, text: Text, request: Request, style: Style, found: Finding, aspect: str, *, setup: Setup
     ) -> None:
         self._sharded = setup.kind != "ddp"
-        if request.case.protocol.auxiliary_losses and request.case.input[0] % setup.shares:
+        self._even = request.case.input[0] % setup.shares == 0
+        if request.case.protocol.auxiliary_losses and not self._even:
             raise Unsupported("no script weighs several losses by rows that ranks share unevenly")
         super().__init__(text, request, style, found, aspect, setup=setup)
         # One forward is written like several.
@@ -122,35 +126,47 @@ class ParallelScript(RanksScript):
                 lines.append("low = torch.bfloat16")
                 low = "mp_policy=MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)"
             again = tuple(not setup.stays(number) for number in reversed(range(len(self._units) + 1)))
-            if setup.reshard == "default":
-                lines += ["for unit in units:", f"    {call('fully_shard', 'unit', f'mesh={self.mesh_of_rows}', low)}"]
+            if setup.reshard in ("default", "to two ranks"):
+                two = "" if setup.reshard == "default" else "reshard_after_forward=2"
+                shard = call("fully_shard", "unit", f"mesh={self.mesh_of_rows}", two, low)
+                lines += ["for unit in units:", f"    {shard}"]
             else:
                 shard = call("fully_shard", "unit", f"mesh={self.mesh_of_rows}", "reshard_after_forward=again", low)
                 lines += [f"for unit, again in zip(units, {again}):", f"    {shard}"]
+            lines += self._prefetched()
         else:
             mode = "" if setup.mode == "default" else f"{setup.mode}=True"
             # So little that each parameter has a bucket of its own.
             size = "" if setup.buckets else "bucket_cap_mb=1e-6"
             lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
+            if setup.hook != "none":
+                lines.append(f"model.register_comm_hook(None, {setup.hook}_hook)")
         return [*lines, *super()._ready()]
 
     def _mesh_lines(self) -> list[str]:
         return [f'mesh = init_device_mesh("cpu", ({self._setup.ranks},))']
 
+    def _prefetched(self) -> list[str]:
+        """Tells each unit which one is next in one of the passes."""
+        if self._setup.prefetch == "implicit" or not self._units:
+            return []
+        order = self._setup.order({"model": range(len(self._case.layers)), **self._units})
+        line = f"unit.set_modules_to_{self._setup.prefetch}_prefetch([following])"
+        return [f"for unit, following in pairwise(({', '.join(order)})):", f"    {line}"]
+
     def _forward_call(self) -> str:
         return f"{call('model', 'first', *self._given)}, *rest"
 
     def _own_rows(self, batch: str) -> str:
-        return f"rows({batch})"
+        return super()._own_rows(batch) if self._setup.whole else f"rows({batch})"
 
     def _target(self) -> str:
-        return "rows(targets[i])"
+        return super()._target() if self._setup.whole else "rows(targets[i])"
 
     def _loss(self) -> str:
-        count = self._case.input[0]
         # The mean over ranks is that over rows.
-        even = count % self._setup.shares == 0
-        return super()._loss() if even else f"{super()._loss()} * (len(x) * {self._setup.shares} / {count})"
+        shares, count = self._setup.shares, self._case.input[0]
+        return super()._loss() if self._even else f"{super()._loss()} * (len(x) * {shares} / {count})"
 
     def _synced(self, last: str) -> list[str]:
         waits = self._setup.no_sync and self._protocol.microbatches > 1
@@ -181,7 +197,8 @@ class ParallelScript(RanksScript):
 
     def _needs(self, text: str) -> str:
         parts = f" // {self._setup.parts}" if self._setup.parts > 1 else ""
-        return _HELPERS.format(shares=self._setup.shares, parts=parts) + super()._needs(text)
+        rows = "" if self._setup.whole else _ROWS.format(shares=self._setup.shares, parts=parts)
+        return _HELPERS + rows + super()._needs(text)
 
     @property
     def alike(self) -> str:
@@ -198,8 +215,8 @@ class ShardedSplitScript(SplitScript, ParallelScript):
         return []
 
     def _mesh_of_all(self) -> str:
-        setup = self._setup
-        return f'init_device_mesh("cpu", ({setup.shares}, {setup.parts}), mesh_dim_names=("rows", "layers"))'
+        parts = self._setup.parts
+        return f'init_device_mesh("cpu", ({self._setup.ranks // parts}, {parts}), mesh_dim_names=("rows", "layers"))'
 
     def _made_modules(self) -> list[str]:
         named = self._modules().items()

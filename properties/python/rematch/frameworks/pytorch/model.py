@@ -183,8 +183,8 @@ class TorchModel:
         """A gradient of a parameter from before."""
         return torch.ones_like(parameter)
 
-    def whole(self, t: Tensor) -> Tensor:
-        """A parameter or its gradient, of which this process may have a part."""
+    def shown(self, t: Tensor) -> Tensor:
+        """What this process shows of a parameter or its gradient."""
         return t
 
     @torch.no_grad()

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from rematch.case import Segment
@@ -56,6 +57,13 @@ class ParallelModel(TorchModel):
 
     def note_kept(self) -> None:
         """Notes what is still gathered."""
+
+    def trial(self) -> AbstractContextManager[Any]:
+        """Surrounds a forward and its backward that are to fail."""
+        return nullcontext()
+
+    def goes_on(self) -> None:
+        """Is called after a trial, as users do that go on after an error."""
 
     def _place(self, parameter: int) -> nn.Module:
         """That of all layers that use it, or the root."""
@@ -122,7 +130,12 @@ class DdpModel(ParallelModel):
         if not any(p.requires_grad for p in self._root.parameters()):
             raise Unsupported("DistributedDataParallel refuses a model without what trains")
         everything = range(len(self.request.case.layers))
-        self._announce({self._root: everything}, lambda p: p.nbytes if p.requires_grad else 0, replicated=True)
+        low = self.setup.hook == "bf16_compress"
+
+        def size(p: Tensor) -> int:
+            return p.numel() * (2 if low else p.itemsize) if p.requires_grad else 0
+
+        self._announce({self._root: everything}, size, replicated=True)
         assert self.seen is not None
         # There is no other unit, whatever sends.
         self.seen.unit = 0
@@ -130,6 +143,8 @@ class DdpModel(ParallelModel):
         if self.setup.mode != "default":
             options[self.setup.mode] = True
         self._root = DistributedDataParallel(self._root, process_group=self.group, **options)
+        if self.setup.hook != "none":
+            self._root.register_comm_hook(self.group, getattr(default_hooks, f"{self.setup.hook}_hook"))
         # A static graph is learned from a backward that reduces: before one, no_sync() ends in an
         # internal assertion, without checkpoints, too.
         self._learns = self.setup.mode == "static_graph"
@@ -149,3 +164,7 @@ class DdpModel(ParallelModel):
         reduces = last or self._learns or not self.setup.no_sync
         self._learns = False
         return nullcontext() if reduces else self._root.no_sync()
+
+    def trial(self) -> AbstractContextManager[Any]:
+        # A reduction that was begun and not finished ends all further forwards with an error.
+        return self._root.no_sync()

@@ -114,9 +114,13 @@ class TorchRun(Steps):
             written = WrittenTo(state.inputs[0])
         if kind == "weight_changed":
             used = self.request.model.layer_parameters[layer]
-            written = WrittenTo(self._model.parameters[used[0]])
+            written = WrittenTo(self._weight(used[0]))
         with written:
             self.backward(state)
+
+    def _weight(self, index: int) -> Tensor:
+        """A parameter that a trial writes to."""
+        return self._model.parameters[index]
 
     def other_error(self, error: Exception) -> str:
         if self._model.checkpoint is not checkpoint:
@@ -237,7 +241,7 @@ class TorchRun(Steps):
         return [part for part in parts if part]
 
     def parameter(self, index: int) -> Tensor:
-        return self._whole(self._parameters[index])
+        return self._shown(self._parameters[index])
 
     def buffer(self, index: int) -> Tensor:
         return self._model.buffer(index)
@@ -265,13 +269,13 @@ class TorchRun(Steps):
         dtype = "bfloat16" if t.dtype == torch.bfloat16 else None
         self.record.observe(quantity, to_numpy(t), requires_grad=t.requires_grad, dtype=dtype, **place)
 
-    def _whole(self, group: list[Tensor]) -> Tensor:
-        whole = [self._model.whole(p) for p in group]
-        return whole[0] if len(whole) == 1 else to_one(whole)
+    def _shown(self, group: list[Tensor]) -> Tensor:
+        parts = [self._model.shown(p) for p in group]
+        return parts[0] if len(parts) == 1 else to_one(parts)
 
     def gradient(self, index: int) -> Tensor | None:
         # A part without a gradient, of what counts as one parameter, has NaN in its place.
         group = self._parameters[index]
         if all(p.grad is None for p in group):
             return None
-        return self._whole([torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group])
+        return self._shown([torch.full_like(p, torch.nan) if p.grad is None else p.grad for p in group])

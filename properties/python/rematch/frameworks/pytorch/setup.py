@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from rematch.case import Case, Model
-from rematch.protocol import Unsupported
+
+Key = TypeVar("Key")
 
 MODES = {
     "ddp": ("default", "find_unused_parameters", "static_graph"),
     "fsdp2": ("checkpoint within", "checkpoint around"),
     "tp": ("pairs", "columns", "rows", "in turns", "sequence"),
 }
-_BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes")}
+_BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes"), "rows": ("whole", "shared")}
 OPTIONS = {
-    "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single")},
+    "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single"), "hook": ("none", "allreduce", "bf16_compress")},
     "fsdp2": {
         "mode": MODES["fsdp2"],
         **_BOTH,
         "units": ("segments", "layers", "both"),
-        "reshard": ("default", "always", "never", "in turns"),
+        "reshard": ("default", "always", "never", "in turns", "to two ranks"),
+        "prefetch": ("implicit", "forward", "backward"),
         "precision": ("float32", "bfloat16"),
     },
     "tp": {"mode": MODES["tp"], "between": ("tensors", "shards")},
 }
 MODES["fsdp2_tp"] = MODES["fsdp2"]
-OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "units", "reshard")}
+OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "rows", "units", "reshard")}
 OPTIONS["fsdp2_tp"] |= {"split": MODES["tp"], "between": OPTIONS["tp"]["between"]}
-SHARES = {"ddp": {"no_sync": 0.75}, "fsdp2": {"no_sync": 0.75}, "fsdp2_tp": {"no_sync": 0.75}, "tp": {}}
+_MORE_OFTEN = {"no_sync": 0.75, "rows": 0.75}
+SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": _MORE_OFTEN, "tp": {}}
+OF_THE_BATCH = {"kv_cache"}
+"""Layers whose state has a part for each row of the whole batch."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +55,14 @@ class Setup:
     """Units that are sharded again after their forward."""
     low: bool = False
     """Parameters are gathered, and run, in bfloat16."""
+    prefetch: str = "implicit"
+    """The pass in which each unit of fully_shard() is told to prefetch the one that is next."""
+    whole: bool = False
+    """Each rank has all rows of a batch."""
+    hook: str = "none"
+    """The communication hook of DDP."""
     parts: int = 1
-    """So many ranks have the same rows, and split layers. They are neighbours."""
+    """So many ranks split layers, and have the same rows. They are neighbours."""
     split: str = ""
     """How they do."""
     shards: bool = False
@@ -58,7 +71,18 @@ class Setup:
     @property
     def shares(self) -> int:
         """The parts of a batch."""
-        return self.ranks // self.parts
+        return 1 if self.whole else self.ranks // self.parts
+
+    @property
+    def same(self) -> int:
+        """So many ranks have the same rows. They are neighbours."""
+        return self.ranks // self.shares
+
+    def order(self, units: Mapping[Key, range]) -> list[Key]:
+        """Units, which have these layers, in the order in which a pass that prefetches them enters each."""
+        forward = self.prefetch == "forward"
+        places = {unit: (its.start, -its.stop) if forward else (-its.stop, its.start) for unit, its in units.items()}
+        return sorted(units, key=places.__getitem__)
 
     def stays(self, unit: int) -> bool:
         """Whether a unit stays whole after its forward; the model is number 0."""
@@ -73,30 +97,36 @@ def layers_with_own(model: Model) -> list[int]:
 
 
 def setup_of(kind: str, case: Case) -> Setup:
-    """Raises Unsupported for a batch that cannot be shared."""
     chosen = {name: values[0] for name, values in OPTIONS[kind].items()} | dict(case.options)
     splits = {"parts": 2, "shards": chosen.get("between") == "shards"}
     if kind == "tp":
         return Setup(kind, 2, chosen["mode"], False, False, split=chosen["mode"], **splits)
     rows = case.input[0]
-    if rows < 2:
-        raise Unsupported("a batch of one row: there is nothing to share")
+    own = any(layer.kind == "custom" for layer in case.layers)
+    whole = chosen["rows"] == "whole" or rows < 2 or any(layer.kind in OF_THE_BATCH for layer in case.layers)
     if kind == "fsdp2_tp":
         setup = Setup(kind, 4, chosen["mode"], chosen["no_sync"] == "yes", False, split=chosen["split"], **splits)
-        return replace(setup, units=chosen["units"], reshard=chosen["reshard"])
-    ranks = int(chosen["ranks"]) if rows >= 4 else 2
+        # To fewer ranks than share a batch, which are two, nothing can be resharded.
+        reshard = "always" if chosen["reshard"] == "to two ranks" else chosen["reshard"]
+        return replace(setup, units=chosen["units"], reshard=reshard, whole=whole)
+    ranks = int(chosen["ranks"]) if whole or rows >= 4 else 2
     reentrant = any(choice.variant == "reentrant" for choice in case.choices())
     if case.protocol.auxiliary_losses and reentrant:
         # A reentrant segment gives the other losses' outputs zeros for gradients, so that more is reduced at once.
         ranks = 2
     # Where in a bucket it lies decides in which order four gradients are added up.
     shared = ranks == 2 and chosen.get("buckets") == "shared"
-    setup = Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared)
-    if kind == "ddp":
-        return setup
+    setup = Setup(kind, ranks, chosen["mode"], chosen["no_sync"] == "yes", shared, whole=whole)
     # Without a layer of the subject's own, the reference says what the numbers are, and knows of no such casts.
-    low = chosen["precision"] == "bfloat16" and any(layer.kind == "custom" for layer in case.layers)
+    if kind == "ddp":
+        casts = chosen["hook"] == "bf16_compress" and not own
+        # A static graph is learned from the first backward, which a trial ends.
+        learns = setup.mode == "static_graph" and case.protocol.inject != "none"
+        return replace(setup, hook="none" if casts else chosen["hook"], mode="default" if learns else setup.mode)
+    low = chosen["precision"] == "bfloat16" and own
     # A layer that hands on what it is given hands on the cast, which needs no gradient where a reentrant forward casts.
     casts_within = chosen["mode"] == "checkpoint around" or chosen["units"] != "segments"
     low = low and not (reentrant and casts_within)
-    return replace(setup, units=chosen["units"], reshard=chosen["reshard"], low=low)
+    # Of two ranks, two are all.
+    reshard = "always" if ranks == 2 and chosen["reshard"] == "to two ranks" else chosen["reshard"]
+    return replace(setup, units=chosen["units"], reshard=reshard, low=low, prefetch=chosen["prefetch"])

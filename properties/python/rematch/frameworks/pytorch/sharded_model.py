@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -93,10 +94,19 @@ class FsdpModel(ParallelModel):
             options["mp_policy"] = MixedPrecisionPolicy(low, reduce_dtype=low, output_dtype=torch.float32)
         for number, module in reversed(list(enumerate(modules))):
             if setup.reshard != "default":
-                options["reshard_after_forward"] = not setup.stays(number)
+                again = 2 if setup.reshard == "to two ranks" else not setup.stays(number)
+                options["reshard_after_forward"] = again
             fully_shard(module, **options)
             module.told_apart(number, self.seen)
+        for unit, following in pairwise(setup.order(self._layers)):
+            if setup.prefetch == "forward":
+                unit.set_modules_to_forward_prefetch([following])
+            elif setup.prefetch == "backward":
+                unit.set_modules_to_backward_prefetch([following])
         self._forwards = 0
+
+    def goes_on(self) -> None:
+        self._root.reset_iter_state()
 
     def _home(self, parameter: int) -> tuple[nn.Module, str]:
         """The module that has it, and by which name."""
@@ -120,8 +130,9 @@ class FsdpModel(ParallelModel):
             groups[index][:] = [getattr(*self._home(index))]
         return groups
 
-    def whole(self, t: Tensor) -> Tensor:
-        return t.full_tensor() if isinstance(t, DTensor) else t
+    def shown(self, t: Tensor) -> Tensor:
+        # Ranks are asked for their shards: what they show is joined without collectives.
+        return t.to_local() if isinstance(t, DTensor) else t
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
         # A forward without a backward leaves units whole, and the next one would not see what the optimizer did to
@@ -164,9 +175,16 @@ class FsdpModel(ParallelModel):
     # model's inputs.
 
     def _run_layer(self, index: int, state: Forward, values: Values) -> Values:
-        run = super()._run_layer
-        unit = self._units.get(index)
-        return run(index, state, values) if unit is None else unit(lambda *v: run(index, state, v), *values)
+        run_whole, unit = super()._run_layer, self._units.get(index)
+
+        def run(*values: Tensor) -> Values:
+            # What is gathered is the model's, too.
+            own = self._custom.get(index)
+            used = self.now(index) if own is None else own.module.parameters()
+            self.watch.replaced(t for t in used if not isinstance(t, DTensor))
+            return run_whole(index, state, values)
+
+        return run(*values) if unit is None else unit(run, *values)
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         assert self.setup is not None

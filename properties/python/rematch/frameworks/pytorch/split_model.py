@@ -92,7 +92,7 @@ class SplitModel(ParallelModel):
         part = torch.full_like(parameter.to_local(), 1 / self._mesh.size())
         return DTensor.from_local(part, self._mesh, [Partial()], run_check=False)
 
-    def whole(self, t: Tensor) -> Tensor:
+    def shown(self, t: Tensor) -> Tensor:
         return t.full_tensor() if isinstance(t, DTensor) else t
 
     def note_kept(self) -> None:

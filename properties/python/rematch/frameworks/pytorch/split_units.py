@@ -113,7 +113,7 @@ class _Splitting:
         can = {i for i in can if layers[i].kind not in NORMS}
         # A weight is split in one way for all layers that use it.
         self._products = {i for i in can if all(user in can for user in self._users(i))}
-        if setup.shares > 1:
+        if setup.kind == "fsdp2_tp":
             self._products = {i for i in self._products if self._is_even(i)}
         self._columns: dict[int, bool] = {}
 

@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
+from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES  # noqa: E402
 
 PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
@@ -75,6 +76,9 @@ def told(record):
         ({"reshard": "in turns"}, {}, "gf1.0 gf2.0 gb2.0 rb2.0 rb1.0"),
         ({"units": "layers"}, {}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0"),
         ({"units": "both"}, {}, "gf3.0 gf4.0 gb4.0 gb3.0 rb4.0 rb3.0"),
+        ({"reshard": "to two ranks", "ranks": "4"}, {}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0"),
+        ({"prefetch": "forward"}, {}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0"),
+        ({"prefetch": "backward"}, {}, "gf1.0 gf2.0 gb2.0 gb1.0 rb2.0 rb1.0"),
         # With one forward waiting, the backward of the other one prefetches for it.
         (
             {},
@@ -99,6 +103,24 @@ def test_ddp_reduces_every_parameter_once_where_it_reduces(ddp):
     assert set(found) == {("reduce", "backward", 0)}
     assert sum(c["bytes"] for c in record["collectives"]) == 160
     assert record["units"] == [{"end": 3, "replicated": True, "stays": True, "accumulates": True}]
+
+
+@pytest.mark.parametrize(("hook", "item"), [("none", 4), ("allreduce", 4), ("bf16_compress", 2)])
+def test_a_hook_of_ddp_sends_each_gradient_once_in_the_width_that_it_has(ddp, hook, item):
+    own = next(layer.declaration for layer in LAYERS if layer.name == "multihead_attention")
+    case = of([{"kind": "custom", "layer": own}, "tanh", FOUR], [segment(0, 2), segment(2, 3)], "default")
+    case["options"] |= {"hook": hook}
+    found, record = seen(ddp, case)
+    assert set(found) == {("reduce", "backward", 0)}
+    elements = sum(s["bytes"] for s in record["shards"]) // item
+    assert sum(c["bytes"] for c in record["collectives"]) == elements * item and elements == 100
+
+
+def test_a_recomputation_that_prefetches_forward_gathers_a_unit_whose_backward_is_over(fsdp2):
+    case = of([FOUR, "tanh", FOUR, "tanh"], [segment(0, 2), segment(2, 4)], "checkpoint within")
+    case["options"] |= {"units": "layers", "prefetch": "forward"}
+    found, _ = seen(fsdp2, case)
+    assert [f for f in found if f[1] == "recomputation"].count(("gather", "recomputation", 2)) == 2
 
 
 @pytest.mark.parametrize("mode", MODES["ddp"])
@@ -136,8 +158,7 @@ def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_
     reduction = f"reduce_scatter_base of unit 1 (layers 0 to 1) {where}"
     last = error["message"].splitlines()[-1]
     assert last.startswith("they part at collective ")
-    # The other one is past its backward, and gathers a gradient.
-    assert f"rank 0 calls {reduction}; rank 1 calls all_gather_into_tensor" in last, error["message"]
+    assert f"rank 0 calls {reduction}; rank 1 calls none" in last, error["message"]
 
 
 def planted(trouble, case):

@@ -39,7 +39,7 @@ def plan(*segments):
 
 def of(kind, case, mode, ranks=2, buckets="single"):
     """The case under that setup."""
-    options = {"mode": mode, "ranks": str(ranks), "no_sync": "yes"}
+    options = {"mode": mode, "ranks": str(ranks), "no_sync": "yes", "rows": "shared"}
     return {**case, "options": {**options, **({"buckets": buckets} if kind == "ddp" else {})}}
 
 
@@ -94,7 +94,7 @@ def test_what_ranks_show_together_is_what_one_process_shows(parallel, torch_subj
             np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
 
 
-def test_rows_may_be_shared_unevenly_but_not_a_single_one(parallel, torch_subject):
+def test_rows_may_be_shared_unevenly(parallel, torch_subject):
     kind, subject = parallel
     case = chain(FOUR, "tanh", input=(3, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
     run = run_of(of(kind, case, MODES[kind][0]))
@@ -103,13 +103,66 @@ def test_rows_may_be_shared_unevenly_but_not_a_single_one(parallel, torch_subjec
         # With three rows and four features, gradients are sums of few numbers, each below 4: rounding
         # takes less than 2^-18 from them.
         np.testing.assert_allclose(decode(got), decode(alone[place]), rtol=0, atol=2**-18)
-    assert "unsupported" in subject.ask(**run_of(chain(FOUR, input=(1, 4))))
 
 
-def test_cases_that_cannot_be_shared_are_not_asked_for():
-    features = ["one_row", "nothing_trains", "linear"]
-    assert subject_of(["--parallel", "ddp"]).implements(features) == ["linear"]
-    assert subject_of(["--parallel", "fsdp2"]).implements(features) == ["nothing_trains", "linear"]
+WHOLE = {
+    "one row": chain(FOUR, "tanh", input=(1, 4)),
+    "a state for each row": chain({"kind": "kv_cache", "kept": 2}, {**FOUR, "features": 3}, input=(2, 3, 4)),
+    "rows that are normalized together": chain(FOUR, "batch_norm", {**FOUR, "features": 2}, input=(3, 4)),
+}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("model", WHOLE)
+def test_a_batch_that_is_whole_on_each_rank_gives_the_bits_of_one_process(parallel, torch_subject, model, ranks):
+    kind, subject = parallel
+    case = of(kind, {**WHOLE[model], "protocol": TRAINABLE}, MODES[kind][0], ranks)
+    case["options"]["rows"] = "whole"
+    run = run_of(case)
+    together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
+    assert together.keys() == alone.keys()
+    for place, got in together.items():
+        # A mean of equal numbers is one of them, as their number is a power of two.
+        np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+
+
+def test_weights_that_are_gathered_are_not_counted_as_saved(fsdp2, torch_subject):
+    case = chain(FOUR, "tanh", FOUR, input=(2, 4), plan=plan(segment(0, 2)), protocol=TRAINABLE)
+    for options in ({}, {"units": "layers", "reshard": "never"}):
+        run = run_of({**case, "options": options})
+        for checkpointed in (False, True):
+            shown = [
+                [b["saved"] for b in s.record(**run, checkpointed=checkpointed)["bytes"] if b["moment"] == "after_forward"]
+                for s in (fsdp2, torch_subject)
+            ]
+            assert shown[0] == shown[1] and shown[0][0] > 0
+
+
+def test_cases_that_cannot_run_on_ranks_are_not_asked_for():
+    features = ["one_row", "nothing_trains", "linear", "fresh_draws", "injected_failure"]
+    assert subject_of(["--parallel", "ddp"]).implements(features) == ["one_row", "linear", "injected_failure"]
+    asked = ["one_row", "nothing_trains", "linear", "injected_failure"]
+    assert subject_of(["--parallel", "fsdp2"]).implements(features) == asked
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("failure", ["forward_throws", "recomputation_throws", "input_changed", "weight_changed"])
+def test_after_a_failure_training_goes_on_as_if_there_had_been_none(parallel, variant, failure):
+    kind, subject = parallel
+    layers = [FOUR, "tanh", {**FOUR, "features": 3}]
+    case = chain(*layers, input=(4, 4), plan=plan(segment(0, 2, variant)), protocol={**TRAINABLE, "steps": 2})
+    for mode in MODES[kind]:
+        if variant == "reentrant" and mode == "find_unused_parameters":
+            continue  # It refuses what it finds in no graph.
+        shown = []
+        for inject in ({}, {"inject": failure, "inject_layer": 0}):
+            run = run_of(of(kind, {**case, "protocol": case["protocol"] | inject}, mode))
+            run["arrays"] |= {"trial_input": run["arrays"]["inputs"][0], "trial_target": run["arrays"]["targets"][0]}
+            subject.record(**run)
+            record = subject.record(checkpointed=True)
+            assert "error" not in record, record["error"]
+            shown.append(observed(record))
+        assert shown[0] == shown[1]
 
 
 def test_the_options_of_a_case_are_every_way_to_run_it(parallel):
@@ -118,12 +171,19 @@ def test_the_options_of_a_case_are_every_way_to_run_it(parallel):
     case = chain("tanh", input=(4, 2))
     chosen = [dict(zip(OPTIONS[kind], values, strict=True)) for values in product(*OPTIONS[kind].values())]
     setups = {setup_of(kind, case_from_json({**case, "options": options})) for options in chosen}
-    # Buckets are shared on two ranks alone, and nothing is low without a layer of the subject's own.
-    rest = 3 if kind == "ddp" else 2 * len(OPTIONS[kind]["units"]) * len(OPTIONS[kind]["reshard"])
-    assert len(setups) == len(MODES[kind]) * 2 * rest
+    # Buckets are shared on two ranks alone, nothing is low without a layer of the subject's own, and of two ranks two
+    # are all.
+    places = {"ddp": 3 * 2, "fsdp2": 2 * len(OPTIONS["fsdp2"]["reshard"]) - 1}
+    ways = {"ddp": 1, "fsdp2": len(OPTIONS["fsdp2"]["units"]) * len(OPTIONS["fsdp2"]["prefetch"])}
+    assert len(setups) == len(MODES[kind]) * 2 * 2 * places[kind] * ways[kind]
     assert setup_of(kind, case_from_json(case)).mode == MODES[kind][0]
-    with pytest.raises(Unsupported):
-        setup_of("ddp", case_from_json(chain("tanh", input=(1, 2))))
+
+
+def test_a_rank_has_rows_of_its_own_only_where_there_is_more_than_one():
+    for rows, layer in ((1, FOUR), (4, {"kind": "kv_cache", "kept": 2})):
+        case = chain(layer, input=(rows, 3, 4))
+        assert setup_of("ddp", case_from_json({**case, "options": {"rows": "shared"}})).whole
+    assert not setup_of("ddp", case_from_json({**chain("tanh", input=(2, 2)), "options": {"rows": "shared"}})).whole
 
 
 TWICE = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)

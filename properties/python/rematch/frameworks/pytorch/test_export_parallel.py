@@ -69,6 +69,8 @@ def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshar
     case = chain(*layers, input=(4, 4), plan=plan(segment(0, 2), segment(2, 3)), protocol=protocol)
     case = of("fsdp2", case, "checkpoint within")
     case["options"] |= {"reshard": reshard, "precision": "bfloat16" if reshard == "in turns" else "float32"}
+    case["options"] |= {"prefetch": {"always": "forward", "never": "backward"}.get(reshard, "implicit")}
+    case["options"] |= {"ranks": "4" if reshard == "to two ranks" else "2"}
     script = ask(fsdp2, case, "")["script"]
     status, out = run(script)
     assert (status, out.splitlines()[-1]) == (0, "same"), out
@@ -103,6 +105,17 @@ def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parall
     for case in (module, tied):
         script = ask(subject, of(kind, case, MODES[kind][-1]), "")["script"]
         assert run(script)[1].splitlines()[-1] == "same"
+
+
+def test_the_hook_of_a_script_and_its_batch_are_those_of_the_case(ddp):
+    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
+    case = chain({"kind": "custom", "layer": own}, "tanh", input=(3, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    for hook, rows in (("allreduce", "shared"), ("bf16_compress", "whole")):
+        given = of("ddp", case, "default")
+        given["options"] |= {"hook": hook, "rows": rows}
+        script = ask(ddp, given, "")["script"]
+        assert run(script)[1].splitlines()[-1] == "same"
+        assert f"register_comm_hook(None, {hook}_hook)" in script and ("rows(" in script) == (rows == "shared")
 
 
 def test_a_finding_that_ranks_do_not_show_is_unsupported(ddp):

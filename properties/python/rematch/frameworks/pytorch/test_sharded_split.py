@@ -32,7 +32,7 @@ OF_BOTH = OPTIONS["fsdp2_tp"]
 
 def both(layers, *segments, mode="checkpoint within", input=(4, 4), protocol=None, **options):
     case = of(layers, mode, *segments, input=input, **(protocol or {}))
-    return {**case, "options": {"mode": mode, **options}}
+    return {**case, "options": {"mode": mode, "rows": "shared", **options}}
 
 
 # Two rows of four features for each rank, by four bytes. A rank has half of each weight of sixteen, and half a bias or,
