@@ -215,8 +215,8 @@ class ShardedSplitScript(SplitScript, ParallelScript):
         return []
 
     def _mesh_of_all(self) -> str:
-        setup = self._setup
-        return f'init_device_mesh("cpu", ({setup.shares}, {setup.parts}), mesh_dim_names=("rows", "layers"))'
+        parts = self._setup.parts
+        return f'init_device_mesh("cpu", ({self._setup.ranks // parts}, {parts}), mesh_dim_names=("rows", "layers"))'
 
     def _made_modules(self) -> list[str]:
         named = self._modules().items()

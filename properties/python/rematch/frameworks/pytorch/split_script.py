@@ -54,7 +54,7 @@ class SplitScript(RanksScript):
 
     def _made_modules(self) -> list[str]:
         lines, names = super()._made_modules(), self.parameters
-        lines += [f"mesh = {self._mesh_of_all()}"] if self._styles or self._setup.shares > 1 else []
+        lines += [f"mesh = {self._mesh_of_all()}"] if self._styles or self._setup.kind != "tp" else []
         for layer, module in self._modules().items():
             # Every rank has all of it, and takes its part.
             split = (f"parallelize_module({module}, {self.mesh_of_layers}, {style}, src_data_rank=None)" for style in self._styles[layer])
