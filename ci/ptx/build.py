@@ -57,12 +57,12 @@ class Build:
         _, command, directory = self.sources[name]
         return directory / command[command.index("-o") + 1]
 
-    def ptx(self, name):
-        """The PTX that is in the object of a source: what a card that it has no machine code for would run."""
+    def ptx(self, name, made=None):
+        """The PTX in the object of a source, which a card that it has no machine code for would run."""
         tool = self.cached("REMATCH_CUOBJDUMP")
         if not tool:
             raise Missing("no cuobjdump was found; ci/setup installs it")
-        made = self.object_of(name)
+        made = made or self.object_of(name)
         if not made.exists():
             raise Failure(f"{made} has not been built")
         parts = run([tool, "-ptx", made]).split("Fatbin ptx code:")
@@ -70,12 +70,13 @@ class Build:
             raise Failure(f"{made} has PTX for {len(parts) - 1} architectures, expected 1")
         return ".version" + parts[1].split(".version", 1)[1].split("\nFatbin ", 1)[0]
 
-    def record(self, folder, tests, program=None):
+    def record(self, folder, tests, program=None, seconds=None):
         """Runs tests on the emulated device, which writes their launches; returns its exit status and output."""
         program = program or self.folder / "emulated" / "gpu_tests"
         if not program.exists():
             raise Missing(f"{program} has not been built: ci/build release emulated_gpu_tests")
         said("running the tests on the emulated device")
         variables = {**os.environ, "REMATCH_EMULATOR_TRACE": str(folder), "REMATCH_EMULATOR_LOCK": "off"}
-        done = subprocess.run([str(program), tests], env=variables, capture_output=True, text=True, check=False)
+        done = subprocess.run([str(program), *tests], env=variables, capture_output=True, text=True, errors="replace",
+                              check=False, timeout=seconds)
         return done.returncode, done.stdout + done.stderr

@@ -12,12 +12,14 @@ from pathlib import Path
 from ptx import trace
 from ptx.build import Build, Failure, Missing, said
 from ptx.machine import Fault, Machine
-from ptx.parser import Unknown, parse
+from ptx.parser import Unknown, is_number, parse
 from ptx.translate import Translation
 
 #: Kernels that read shared memory which nothing wrote, and why that is right. It reads as NaN, so that a value that
 #: reached a result would be seen.
 READS_UNWRITTEN = {("product", "product_kernel"): "elements beyond the edge of a matrix, whose sums are not stored"}
+#: Kernels that work otherwise where they have another number of thread blocks.
+DEPENDS_ON_BLOCKS = {("loss", "cross_entropy_kernel"): "the only thread block adds up the losses"}
 OUTCOMES = ("equal", "differs", "undefined", "unknown")
 
 
@@ -39,21 +41,37 @@ def is_excused(source, kernel):
     return (source, function_of(kernel)) in READS_UNWRITTEN
 
 
-def judged(source, kernel, files):
-    """Outcomes of a kernel's launches, as a row; runs in a process of its own."""
-    row = {"source": source, "kernel": kernel.name, "function": function_of(trace.plain_name(kernel.name)),
-           "launches": len(files), "threads": [], "blocks": [], "nans": 0, "excused": 0, "findings": [],
-           **dict.fromkeys(OUTCOMES, 0)}
-    translation = None
+def runs_of(source, kernel, files):
+    """(file, launch, thread blocks, threads): each launch, and once more with fewer of both where the kernel asks how
+    many there are, and threads do not work together. Loops then go round more often, as they do for large tensors."""
+    def has(*texts):
+        return any(t in i.opcode or t in i.operands for i in kernel.instructions for t in texts)
+
+    fewer_blocks = has("%nctaid.x") and (source, function_of(trace.plain_name(kernel.name))) not in DEPENDS_ON_BLOCKS
+    fewer_threads = has("%ntid.x") and not has("shfl", "bar.", "shared")
     for file in files:
         launch = trace.read(file)
-        row["threads"].append(launch.threads)
-        row["blocks"].append(launch.blocks)
+        yield file, launch, launch.blocks, launch.threads
+        shape = (max(launch.blocks // 5, 1) if fewer_blocks else launch.blocks,
+                 min(launch.threads, 32) if fewer_threads else launch.threads)
+        if shape != (launch.blocks, launch.threads):
+            yield file, launch, *shape
+
+
+def judged(source, kernel, files):
+    """Outcomes of a kernel's launches, as a row; runs in a process of its own."""
+    name = trace.plain_name(kernel.name)
+    row = {"source": source, "kernel": kernel.name, "function": function_of(name), "launches": len(files),
+           "threads": [], "blocks": [], "nans": 0, "excused": 0, "findings": [], **dict.fromkeys(OUTCOMES, 0)}
+    translation = None
+    for file, launch, blocks, threads in runs_of(source, kernel, files):
+        row["threads"].append(threads)
+        row["blocks"].append(blocks)
         try:
             translation = translation or Translation(kernel)
-            machine = Machine(translation, launch.blocks, launch.threads,
-                              trace.parameters(translation.kernel, launch), sorted(launch.before.items()))
-            machine.excuses_unwritten = is_excused(source, trace.plain_name(kernel.name))
+            machine = Machine(translation, blocks, threads, trace.parameters(kernel, launch),
+                              sorted(launch.before.items()))
+            machine.excuses_unwritten = is_excused(source, name)
             machine.run()
             row["excused"] += machine.read_unwritten
             count, first, nans = trace.difference(launch, machine)
@@ -65,8 +83,12 @@ def judged(source, kernel, files):
             outcome, why = "unknown", str(unknown)
         row[outcome] += 1
         if why:
-            row["findings"].append({"launch": Path(file).name, "blocks": launch.blocks, "threads": launch.threads,
+            row["findings"].append({"launch": Path(file).name, "blocks": blocks, "threads": threads,
                                     "outcome": outcome, "why": why})
+    held = translation.blocks if translation else []
+    row["instructions"] = len(kernel.instructions)
+    row["ran"] = sum(b.last - b.first for b in held if b.ran)
+    row["lines_not_run"] = [translation.instructions[b.first].line for b in held if not b.ran]
     return row
 
 
@@ -92,17 +114,38 @@ def recorded(folder):
     return found
 
 
+def narrower(name, kernels):
+    """The kernel that does the same with indices of 32 bits, and takes the same numbers; None if there is none."""
+    for at in (found.start() for found in re.finditer("l", name)):
+        for narrow in "ij":
+            other = kernels.get(name[:at] + narrow + name[at + 1:])
+            if other and all(a.size == b.size or is_number(a) and is_number(b)
+                             for a, b in zip(kernels[name].parameters, other.parameters, strict=True)):
+                return name[:at] + narrow + name[at + 1:]
+    return None
+
+
 def judge(ptx, launches, most, jobs):
-    """Rows of all kernels in `ptx`, which is {source: text}; those that no launch reached have none."""
+    """Rows of all kernels in `ptx`, which is {source: text}. Kernels with 64-bit indices, which tests are too small for,
+    run the launches of those with 32 bits."""
     rows, waiting = [], []
     with concurrent.futures.ProcessPoolExecutor(jobs) as pool:
         for source, text in sorted(ptx.items()):
-            for name, kernel in kernels_of(text).items():
-                waiting.append(pool.submit(judged, source, kernel, spread(launches.get(key(source, name), []), most)))
-        for k, future in enumerate(waiting):
-            rows.append(future.result())
+            kernels = kernels_of(text)
+            for name, kernel in kernels.items():
+                files = launches.get(key(source, name), [])
+                other = None if files else narrower(name, kernels)
+                files = launches.get(key(source, other), []) if other else files
+                waiting.append((other, pool.submit(judged, source, kernel, spread(files, most))))
+        for k, (other, future) in enumerate(waiting):
+            rows.append({**future.result(), "launches_of": other})
             said(f"{k + 1} of {len(waiting)} kernels, {sum(r['launches'] for r in rows)} launches")
     return rows
+
+
+def part_run(rows):
+    """The part of the instructions that some launch ran."""
+    return f"{100 * sum(r['ran'] for r in rows) // max(sum(r['instructions'] for r in rows), 1)} %"
 
 
 def table(rows):
@@ -110,7 +153,8 @@ def table(rows):
     groups = collections.defaultdict(list)
     for row in rows:
         groups[row["source"], row["function"]].append(row)
-    lines = [f"{'source':<17}{'kernel':<32}{'reached':>9}{'launches':>10}{'threads':>11}{'blocks':>10}  outcome"]
+    lines = [f"{'source':<17}{'kernel':<32}{'reached':>9}{'launches':>9}{'PTX':>6}{'threads':>10}"
+             f"{'blocks':>9}  outcome"]
 
     def bounds(group, what):
         values = sorted({v for row in group for v in row[what]})
@@ -120,8 +164,8 @@ def table(rows):
         counts = [f"{sum(r[o] for r in group)} {o}" for o in OUTCOMES if sum(r[o] for r in group)]
         reached = f"{sum(r['launches'] > 0 for r in group)}/{len(group)}"
         launches = sum(r["launches"] for r in group)
-        lines.append(f"{source:<17}{function:<32}{reached:>9}{launches:>10}{bounds(group, 'threads'):>11}"
-                     f"{bounds(group, 'blocks'):>10}  {', '.join(counts) or 'not reached'}")
+        lines.append(f"{source:<17}{function:<32}{reached:>9}{launches:>9}{part_run(group):>6}{bounds(group, 'threads'):>10}"
+                     f"{bounds(group, 'blocks'):>9}  {', '.join(counts) or 'not reached'}")
     return lines
 
 
@@ -155,12 +199,15 @@ def report(rows, asked):
     names = demangled([trace.plain_name(r["kernel"]) for r in absent])
     lines += ["", f"not reached: {len(absent)} of {len(rows)} kernels"]
     lines += [f"  {row['source']}: {without_parameters(name)}" for row, name in zip(absent, names)]
+    narrow = sum(bool(row["launches"] and row["launches_of"]) for row in rows)
+    lines += [f"with 64-bit indices, on launches of kernels with 32: {narrow} of the others"] if narrow else []
     launches = sum(row["launches"] for row in rows)
     excused = {r["function"] for r in rows if r["excused"]}
     lines += [f"excused: {f} of {s} reads shared memory that nothing wrote: {why}"
               for (s, f), why in READS_UNWRITTEN.items() if f in excused]
     nans = sum(row["nans"] for row in rows)
-    lines += ["", f"{launches} launches of {len(rows) - len(absent)} kernels: "
+    lines += ["", f"{launches} launches of {len(rows) - len(absent)} kernels, many again with fewer threads, ran "
+              f"{part_run(rows)} of the PTX: "
               + ", ".join(f"{sum(r[o] for r in rows)} {o}" for o in OUTCOMES)
               + f"; {nans} NaNs have other bits than the emulated device's"]
     if asked:
@@ -182,7 +229,7 @@ def run(arguments):
         folder = arguments.traces or Path(scratch)
         if arguments.record or not arguments.traces:
             folder.mkdir(parents=True, exist_ok=True)
-            status, output = made.record(folder.resolve(), arguments.tests)
+            status, output = made.record(folder.resolve(), [arguments.tests])
             if status != 0:
                 raise Failure(f"the tests failed on the emulated device:\n{output[-1500:]}")
         launches = recorded(folder)

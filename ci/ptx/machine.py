@@ -64,6 +64,7 @@ class Machine:
             if number is None:
                 return
             block = blocks[number]
+            block.ran = True
             went = block.function(registers, chosen, self)
             self.go(chosen, went, block.barrier)
 

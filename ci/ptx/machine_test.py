@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from ptx import machine as machines  # noqa: E402
-from ptx import trace  # noqa: E402
+from ptx import judge, trace  # noqa: E402
 from ptx.machine import Fault, Machine  # noqa: E402
 from ptx.parser import Unknown, parse  # noqa: E402
 from ptx.translate import Translation  # noqa: E402
@@ -168,6 +168,23 @@ class Traces(unittest.TestCase):
                        "_ZN7rematch4cuda46_GLOBAL__N__94cd5f13_9_probes_cu_5fcf2f97_72667nothingEv"):
             self.assertEqual(trace.plain_name(theirs), trace.plain_name(ours))
         self.assertEqual(trace.plain_name(ours), "_ZN7rematch4cuda12_GLOBAL__N_17nothingEv")
+
+    def test_kernels_with_wide_indices_run_the_launches_of_narrow_ones_that_take_the_same_numbers(self):
+        text = ".entry {}(.param .{} a, .param .align 4 .b8 b[{}])\n{{\nret;\n}}\n"
+        kernels = parse("".join(text.format(*k) for k in (("_Z1fIjEvT_", "u32", 8), ("_Z1fIlEvT_", "u64", 8),
+                                                          ("_Z1gIiEvT_", "u32", 8), ("_Z1gIlEvT_", "u64", 16))))
+        self.assertEqual(judge.narrower("_Z1fIlEvT_", kernels), "_Z1fIjEvT_")
+        self.assertIsNone(judge.narrower("_Z1gIlEvT_", kernels))
+        self.assertIsNone(judge.narrower("_Z1fIjEvT_", kernels))
+
+    def test_a_function_has_the_last_name_before_its_template_arguments(self):
+        self.assertEqual(judge.function_of("_ZN7rematch4cuda12_GLOBAL__N_114product_kernelIfEEvl"), "product_kernel")
+        self.assertEqual(judge.function_of("_Z1fIjEvT_"), "f")
+
+    def test_the_launches_that_are_run_reach_from_the_first_to_the_last(self):
+        self.assertEqual(judge.spread(list("abcdefg"), 3), list("adg"))
+        self.assertEqual(judge.spread(list("abcdefg"), 1), ["a"])
+        self.assertEqual(judge.spread(list("ab"), 3), list("ab"))
 
     def test_arguments_become_what_parameters_are(self):
         kernel = parse(".entry k(.param .u64 a, .param .f32 b, .param .u32 c, .param .align 8 .b8 d[16])\n{\nret;\n}")["k"]

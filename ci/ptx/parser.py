@@ -45,6 +45,10 @@ NAME = r"[A-Za-z_$%][\w$]*"
 VARIABLE = re.compile(rf"\.(param|shared|local)\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+({NAME})(?:\[(\d+)\])?$")
 
 
+def is_number(variable):
+    return variable.size == SIZES[variable.type]
+
+
 def size_of(variables):
     return max((v.offset + v.size for v in variables), default=0)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptx.parser import SIZES, Unknown, size_of
+from ptx.parser import SIZES, Unknown, is_number, size_of
 
 
 @dataclass
@@ -76,8 +76,7 @@ def parameters(kernel, launch):
     if len(kernel.parameters) != len(launch.arguments):
         raise Unknown(f"{len(launch.arguments)} arguments for {len(kernel.parameters)} parameters")
     for parameter, (kind, raw) in zip(kernel.parameters, launch.arguments):
-        is_number = parameter.size == SIZES[parameter.type]
-        raw = number_as(kind, raw, parameter.type) if is_number else raw
+        raw = number_as(kind, raw, parameter.type) if is_number(parameter) else raw
         if len(raw) != parameter.size:
             raise Unknown(f"an argument of {len(raw)} bytes for {parameter.name} of {parameter.size}")
         out[parameter.offset:parameter.offset + parameter.size] = np.frombuffer(raw, np.uint8)

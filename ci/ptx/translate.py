@@ -23,6 +23,7 @@ class Block:
         self.sync = sync  # The operand that says which lanes it waits for.
         self.function = None
         self.barrier = False  # Whether it ends with a barrier.
+        self.ran = False
 
 
 def without_guards(kernel):
