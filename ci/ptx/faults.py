@@ -81,7 +81,8 @@ class Planted:
         link = run(["ninja", "-t", "commands", "emulated/gpu_tests"], cwd=self.build.folder).splitlines()[-1]
         program = self.folder / "gpu_tests"
         # First, because linkers take the first of what several objects have.
-        link = link.replace(f" {out} ", " ").replace("-o emulated/gpu_tests", f"{made} -o {program}")
+        link = link.replace(f" {out} ", " ").replace("-o emulated/gpu_tests", f"-o {program}")
+        link = re.sub(r" (\S+\.o) ", rf" {made} \1 ", link, count=1)
         run(["sh", "-c", link], cwd=self.build.folder)
         return program
 

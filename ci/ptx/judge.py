@@ -18,8 +18,8 @@ from ptx.translate import Translation
 #: Kernels that read shared memory which nothing wrote, and why that is right. It reads as NaN, so that a value that
 #: reached a result would be seen.
 READS_UNWRITTEN = {("product", "product_kernel"): "elements beyond the edge of a matrix, whose sums are not stored"}
-#: Kernels that work otherwise where they have another number of thread blocks.
-DEPENDS_ON_BLOCKS = {("loss", "cross_entropy_kernel"): "the only thread block adds up the losses"}
+#: Kernels that do more where there is one thread block, and what.
+ONE_BLOCK_DOES_MORE = {("loss", "cross_entropy_kernel"): "it adds up the losses"}
 OUTCOMES = ("equal", "differs", "undefined", "unknown")
 
 
@@ -47,12 +47,13 @@ def runs_of(source, kernel, files):
     def has(*texts):
         return any(t in i.opcode or t in i.operands for i in kernel.instructions for t in texts)
 
-    fewer_blocks = has("%nctaid.x") and (source, function_of(trace.plain_name(kernel.name))) not in DEPENDS_ON_BLOCKS
+    fewer_blocks = has("%nctaid.x")
+    least = 2 if (source, function_of(trace.plain_name(kernel.name))) in ONE_BLOCK_DOES_MORE else 1
     fewer_threads = has("%ntid.x") and not has("shfl", "bar.", "shared")
     for file in files:
         launch = trace.read(file)
         yield file, launch, launch.blocks, launch.threads
-        shape = (max(launch.blocks // 5, 1) if fewer_blocks else launch.blocks,
+        shape = (min(max(launch.blocks // 5, least), launch.blocks) if fewer_blocks else launch.blocks,
                  min(launch.threads, 32) if fewer_threads else launch.threads)
         if shape != (launch.blocks, launch.threads):
             yield file, launch, *shape
@@ -93,10 +94,8 @@ def judged(source, kernel, files):
 
 
 def spread(files, most):
-    """`most` of the files, the first and the last among them."""
-    if len(files) <= most:
-        return files
-    return [files[k * (len(files) - 1) // max(most - 1, 1)] for k in range(most)]
+    """`most` of the files, the last among them: later sizes are often larger."""
+    return [files[(k + 1) * len(files) // most - 1] for k in range(most)] if len(files) > most else files
 
 
 def key(source, name):

@@ -181,9 +181,9 @@ class Traces(unittest.TestCase):
         self.assertEqual(judge.function_of("_ZN7rematch4cuda12_GLOBAL__N_114product_kernelIfEEvl"), "product_kernel")
         self.assertEqual(judge.function_of("_Z1fIjEvT_"), "f")
 
-    def test_the_launches_that_are_run_reach_from_the_first_to_the_last(self):
-        self.assertEqual(judge.spread(list("abcdefg"), 3), list("adg"))
-        self.assertEqual(judge.spread(list("abcdefg"), 1), ["a"])
+    def test_the_launches_that_are_run_are_spread_up_to_the_last(self):
+        self.assertEqual(judge.spread(list("abcdefg"), 3), list("bdg"))
+        self.assertEqual(judge.spread(list("abcdefg"), 1), ["g"])
         self.assertEqual(judge.spread(list("ab"), 3), list("ab"))
 
     def test_arguments_become_what_parameters_are(self):

@@ -182,7 +182,10 @@ std::span<std::byte> reachable_block(const void* at) {
   Device& d = device();
   if (auto next = d.blocks.upper_bound(byte); next != d.blocks.begin()) {
     const auto& [begin, block] = *--next;
-    if (block.is_live && byte < begin + block.bytes) return {begin, block.bytes};
+    // A stream may come to a launch when the host has freed the pool's block in its order, or has
+    // been given it again.
+    const std::size_t bytes = block.pool == nullptr ? block.bytes : block.size;
+    if ((block.is_live || block.pool != nullptr) && byte < begin + bytes) return {begin, bytes};
   }
   if (auto next = d.pinned.upper_bound(byte); next != d.pinned.begin()) {
     const auto& [begin, size] = *--next;

@@ -16,7 +16,7 @@ class Unlocked {
   Unlocked& operator=(const Unlocked&) = delete;
 };
 
-/// The live block of the device, or the pinned one, in which an address lies; empty for none.
+/// The block of the device, or the pinned one, in which an address lies; empty for none.
 std::span<std::byte> reachable_block(const void* at);
 
 }  // namespace rematch::emulator

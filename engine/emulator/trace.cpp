@@ -1,9 +1,12 @@
 #include "engine/emulator/trace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <set>
@@ -17,8 +20,9 @@ namespace rematch::emulator {
 
 namespace {
 
-/// Launches of a kernel that are written, each with other numbers among its arguments.
-constexpr std::size_t kMostShapes = 8;
+/// Launches of a kernel that are written, each of another size: a number among its arguments has
+/// more or fewer bits.
+constexpr std::size_t kMostShapes = 12;
 /// Bytes that a launch may reach, to be written.
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
@@ -55,6 +59,10 @@ Trace& trace() {
   static auto* const instance = [] {
     const char* const folder = std::getenv("REMATCH_EMULATOR_TRACE");
     auto* const t = new Trace{folder == nullptr ? "" : folder, {}, 0};
+    if (folder != nullptr && !std::filesystem::is_directory(folder)) {
+      std::fprintf(stderr, "emulated device: REMATCH_EMULATOR_TRACE names no folder: %s\n", folder);
+      std::abort();
+    }
     if (folder != nullptr) (void)std::atexit([] { trace().summarise(); });
     return t;
   }();
@@ -99,19 +107,18 @@ std::string hex(std::span<const std::byte> bytes) {
   return text;
 }
 
-/// The blocks that arguments point into, and in `numbers` what is no pointer.
+/// The blocks that arguments point into, and in `sizes` how many bits have the words that are no
+/// pointers.
 std::map<std::byte*, std::span<std::byte>> reached(const std::vector<Argument>& arguments,
-                                                   std::string& numbers) {
+                                                   std::string& sizes) {
   std::map<std::byte*, std::span<std::byte>> blocks;
   for (const Argument& a : arguments) {
     for (std::size_t at = 0; at < a.bytes.size(); at += sizeof(void*)) {
-      const std::span word =
-          std::span(a.bytes).subspan(at).first(std::min(sizeof(void*), a.bytes.size() - at));
-      void* address = nullptr;
-      if (word.size() == sizeof address) std::memcpy(&address, word.data(), sizeof address);
-      const std::span<std::byte> block = reachable_block(address);
+      std::uint64_t word = 0;
+      std::memcpy(&word, a.bytes.data() + at, std::min(sizeof word, a.bytes.size() - at));
+      const std::span<std::byte> block = reachable_block(std::bit_cast<void*>(word));
       if (block.empty()) {
-        numbers += hex(word);
+        sizes += std::to_string(std::bit_width(word)) + " ";
       } else {
         blocks[block.data()] = block;
       }
@@ -176,7 +183,8 @@ void run_traced(const Launch& launch, const std::function<void()>& body,
   const Name name = kernel_name(body);
   Kernel& kernel = t.kernels[name];
   ++kernel.launches;
-  std::string shape = std::to_string(launch.blocks) + " " + std::to_string(launch.threads) + " ";
+  std::string shape =
+      std::to_string(std::bit_width(launch.blocks)) + " " + std::to_string(launch.threads) + " ";
   const auto blocks = reached(launch.arguments, shape);
   if (kernel.shapes.contains(shape) || kernel.shapes.size() == kMostShapes) {
     ++kernel.repeated;
