@@ -87,3 +87,9 @@ rematch_test("emulated: a receipt says what ran, and its hashes are those of the
   COMMAND sh -c "! command -v python3 >/dev/null && exit 4 || exec python3 \"$0\" \"$@\""
     ${CMAKE_CURRENT_SOURCE_DIR}/receipt_test.py $<TARGET_FILE_DIR:rematch> $<TARGET_FILE_DIR:emulated_rematch>
   PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
+
+# PTX of nvcc, a second opinion on what the emulated device runs. Tests that take long, and launch what others do, are left out.
+rematch_test("emulated: the PTX of the kernels gives the emulated device's bits, and does nothing that CUDA leaves undefined"
+  COMMAND ${PROJECT_SOURCE_DIR}/ci/maintain/ptx --build ${PROJECT_BINARY_DIR} --most 2 --tests
+    "[gpu]~[long]~\"a convolution*\"~\"convolutions on*\"~\"threads with*\"~\"a write in place*\"~\"what was copied out*\"~\"a kernel that works in blocks*\""
+  PROPERTIES LABELS emulated COST 600 TIMEOUT 900)

@@ -6,8 +6,11 @@
 // With its overloads in the global namespace, as nvcc has them.
 #include <math.h>
 
+#include <typeinfo>
+
 #include "engine/emulator/block.h"
 #include "engine/emulator/stream.h"
+#include "engine/emulator/trace.h"
 
 #undef __global__
 #undef __device__
@@ -69,15 +72,22 @@ T __shfl_xor_sync(unsigned mask, T value, int turned, int width = 32) {
 namespace rematch::emulator {
 
 /// kernel<<<blocks, threads, shared, stream>>>(...), as the build rewrites it: `body` calls the
-/// kernel with arguments that it holds by value.
-template <typename Body>
-void launch(unsigned blocks, int threads, int /*shared*/, cudaStream_t stream, Body body) {
+/// kernel with arguments that it holds by value, and `arguments` returns these.
+template <typename Body, typename Arguments>
+void launch(unsigned blocks, int threads, int shared, cudaStream_t stream, Body body,
+            Arguments arguments) {
   if (blocks == 0 || threads <= 0 || threads > 1024) return refuse(cudaErrorInvalidConfiguration);
   count(Asked::kernel);
+  const auto size = static_cast<unsigned>(threads);
   // The name tells the function object of a generic kernel as well.
-  launch_kernel(stream, __PRETTY_FUNCTION__, [blocks, threads, body] {
-    run_grid(blocks, static_cast<unsigned>(threads), body);
-  });
+  if (!is_traced()) {
+    return launch_kernel(stream, __PRETTY_FUNCTION__,
+                         [blocks, size, body] { run_grid(blocks, size, body); });
+  }
+  launch_kernel(stream, __PRETTY_FUNCTION__,
+                [made = Launch{blocks, size, static_cast<unsigned>(shared), arguments()}, body] {
+                  run_traced(made, body, [&] { run_grid(made.blocks, made.threads, body); });
+                });
 }
 
 }  // namespace rematch::emulator

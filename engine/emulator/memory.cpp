@@ -11,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <vector>
@@ -175,6 +176,23 @@ bool is_right(void* to, const void* from, std::size_t bytes, Ends e) {
 }
 
 }  // namespace
+
+std::span<std::byte> reachable_block(const void* at) {
+  auto* const byte = static_cast<std::byte*>(const_cast<void*>(at));
+  Device& d = device();
+  if (auto next = d.blocks.upper_bound(byte); next != d.blocks.begin()) {
+    const auto& [begin, block] = *--next;
+    // A stream may come to a launch when the host has freed the pool's block in its order, or has
+    // been given it again.
+    const std::size_t bytes = block.pool == nullptr ? block.bytes : block.size;
+    if ((block.is_live || block.pool != nullptr) && byte < begin + bytes) return {begin, bytes};
+  }
+  if (auto next = d.pinned.upper_bound(byte); next != d.pinned.begin()) {
+    const auto& [begin, size] = *--next;
+    if (byte < begin + size) return {begin, size};
+  }
+  return {};
+}
 
 Unlocked::Unlocked() {
   device_lock().lock();

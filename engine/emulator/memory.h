@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 namespace rematch::emulator {
 
 /// While one of these lives, device memory can be touched. At other times an access ends the
@@ -12,5 +15,8 @@ class Unlocked {
   Unlocked(const Unlocked&) = delete;
   Unlocked& operator=(const Unlocked&) = delete;
 };
+
+/// The block of the device, or the pinned one, in which an address lies; empty for none.
+std::span<std::byte> reachable_block(const void* at);
 
 }  // namespace rematch::emulator

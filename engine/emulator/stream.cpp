@@ -179,7 +179,6 @@ bool forbidden_in_capture() {
 
 using namespace rematch::emulator;
 
-/// For tests, which look it up by name: a program need not know what device it has.
 extern "C" std::int64_t rematch_emulator_asked(int what) {
   return asked[static_cast<std::size_t>(what)];
 }

@@ -63,6 +63,9 @@ bool is_idle();
 
 }  // namespace rematch::emulator
 
+/// For tests, which look it up by name: a program need not know what device it has.
+extern "C" std::int64_t rematch_emulator_asked(int what);
+
 /// How far each stream of a capture had come.
 using CaptureClock = std::map<cudaStream_t, std::uint64_t>;
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -44,11 +45,17 @@ const std::vector<FusedFamily> kFused{
 constexpr int kMostStack = 32;
 
 #ifdef REMATCH_CUOBJDUMP
+/// This build's, or one with a planted fault (ci/maintain/ptx).
+std::string engine_library() {
+  const char* const other = std::getenv("REMATCH_MACHINE_CODE_OF");
+  return other == nullptr ? REMATCH_ENGINE_LIBRARY : other;
+}
+
 MachineCode of_the_engine() {
   const auto text = [](const std::string& option, const std::string& lines) {
     const testing::Outcome out =
-        testing::run_line(std::string("'" REMATCH_CUOBJDUMP "' ") + option +
-                          " '" REMATCH_ENGINE_LIBRARY "' 2>/dev/null | grep -E '" + lines + "'");
+        testing::run_line(std::string("'" REMATCH_CUOBJDUMP "' ") + option + " '" +
+                          engine_library() + "' 2>/dev/null | grep -E '" + lines + "'");
     REQUIRE(out.status == 0);
     return out.out;
   };
