@@ -378,6 +378,14 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   // That one may stay gathered.
   const Change stays = both([](Record& record) { record.units[2].stays = true; });
   CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}}, true), stays)).empty());
+  // Or have nothing to gather, and prefetch even so.
+  const Change empty = both([](Record& record) {
+    for (ShardReading& shard : record.shards) {
+      if (shard.unit == 2) shard.bytes = 0;
+    }
+    std::erase_if(record.collectives, [](const CollectiveReading& x) { return x.unit == 2; });
+  });
+  CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {b, 1}, {b, 0}}, true), empty)).empty());
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {b, 1}, {b, 2}})), "order of gathers"));
   CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {r, 1}, {r, 2}})), "order of gathers"));
   c.plan.segments = {segment(0, 3, Variant::non_reentrant)};
