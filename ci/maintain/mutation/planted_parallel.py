@@ -10,7 +10,7 @@ whose gradient comes in several parts, as that of a weight that reentrant segmen
 
 unsummed: the recomputation of a row-wise layer does not add up its output. alone: nor does one rank's. twice: that of a
 column-wise layer gathers its output twice. regathered: that of a layer that has some rows gathers all of them.
-one_sided: gradients of operands are not added up.
+one_sided: gradients of operands are not added up. unadded: within fully_shard(), nor are those of norms on some rows.
 """
 
 import importlib.util
@@ -21,6 +21,7 @@ from pathlib import Path
 
 PACKAGE = "torch.distributed.fsdp._fully_shard"
 STATE, GROUP = f"{PACKAGE}._fsdp_state", f"{PACKAGE}._fsdp_param_group"
+PARAMETER = f"{PACKAGE}._fsdp_param"
 TENSOR = "torch.distributed.tensor"
 STYLE = f"{TENSOR}.parallel.style"
 SENDS = "outputs = outputs.redistribute(placements=output_layouts, async_op=True)\n"
@@ -84,6 +85,7 @@ TROUBLES = {
         (COLUMNS + IF + SENDS, f"{COLUMNS}        if {AGAIN}:\n            outputs.full_tensor()\n{IF}{SENDS}"),
     ),
     "regathered": (STYLE, (ROWS_MADE, f"{ROWS_MADE}        if {AGAIN}:\n            outputs.full_tensor()\n")),
+    "unadded": (PARAMETER, ("grad = grad.redistribute(placements=placements)", "pass")),
     "one_sided": (
         f"{TENSOR}._api",
         (

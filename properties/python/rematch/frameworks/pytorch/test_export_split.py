@@ -85,12 +85,15 @@ def test_what_ranks_send_shows_in_no_results(tp):
 @pytest.mark.parametrize("split", OPTIONS["fsdp2_tp"]["split"])
 def test_a_script_shards_what_it_splits(fsdp2_tp, split, units):
     layers, segments = [FOUR, "tanh", FOUR, "layer_norm", FIVE], (segment(0, 3), segment(3, 5))
-    for mode, rows, reshard in (("checkpoint within", 4, "never"), ("checkpoint around", 5, "in turns")):
-        case = both(
-            layers, *segments, mode=mode, input=(rows, 4), protocol=MANY, split=split, units=units, reshard=reshard
-        )
-        script = script_that_agrees(fsdp2_tp, case)
+    options = {"protocol": MANY, "split": split, "units": units}
+    for mode, count, rest in (
+        ("checkpoint within", 4, {"reshard": "never"}),
+        ("checkpoint around", 5, {"reshard": "in turns"}),
+        ("checkpoint within", 5, {"reshard": "always", "rows": "whole"}),
+    ):
+        script = script_that_agrees(fsdp2_tp, both(layers, *segments, mode=mode, input=(count, 4), **options, **rest))
         place = "segment0" if units == "segments" else "layer0"
         assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
         assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script
-        assert ("SequenceParallel(" in script) == (split == "sequence" and rows == 4)
+        assert ("SequenceParallel(" in script) == (split == "sequence" and count == 4)
+        assert ("def rows(" in script) == ("rows" not in rest)
