@@ -91,5 +91,5 @@ rematch_test("emulated: a receipt says what ran, and its hashes are those of the
 # PTX of nvcc, a second opinion on what the emulated device runs. Tests that take long, and launch what others do, are left out.
 rematch_test("emulated: the PTX of the kernels gives the emulated device's bits, and does nothing that CUDA leaves undefined"
   COMMAND ${PROJECT_SOURCE_DIR}/ci/maintain/ptx --build ${PROJECT_BINARY_DIR} --most 1 --tests
-    "[gpu]~[long]~\"a convolution*\"~\"convolutions on*\"~\"threads with*\"~\"a write in place*\"~\"what was copied out*\"~\"a kernel that works in blocks*\"~\"layer norm*- double\""
+    "[gpu]~[long]~\"a convolution*\"~\"convolutions on*\"~\"threads with*\"~\"a write in place*\"~\"what was copied out*\"~\"a kernel that works in blocks*\"~\"activations*- double\"~\"softmax*- double\"~\"cross entropy*- float\"~\"mse*- double\"~\"dropout*- double\"~\"element-wise*- double\"~\"layer norm*- double\"~\"a linear layer on the engine*- double\""
   PROPERTIES LABELS emulated COST 600 TIMEOUT 900)
