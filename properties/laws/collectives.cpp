@@ -241,7 +241,7 @@ class Seen {
       if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
       const bool is_around =
           std::any_of(implied_.begin(), implied_.end(), [&](const Implied& inner) {
-            // What has nothing to gather may prefetch even so.
+            // Has nothing to gather, and may prefetch even so.
             const bool has_begun =
                 inner.unit->stays || inner.whole == 0 ||
                 std::find(in_backward.begin(), in_backward.end(), &inner) != in_backward.end();
