@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from ptx import trace
-from ptx.build import Build, Failure, Missing, said
+from ptx.build import Failure, said
 from ptx.machine import Fault, Machine
 from ptx.parser import Unknown, is_number, parse
 from ptx.translate import Translation
@@ -218,11 +218,7 @@ def report(rows, asked):
     return lines
 
 
-def run(arguments):
-    made = Build(arguments.build)
-    if arguments.faults is not None:
-        from ptx import faults
-        return faults.main(made, arguments)
+def main(made, arguments):
     ptx = {name: made.ptx(name) for name in made.sources}
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.traces or Path(scratch)
@@ -242,16 +238,3 @@ def run(arguments):
     else:
         print("\n".join(report(rows, asked)))
     return 1 if any(row["findings"] for row in rows) else 0
-
-
-def main(arguments):
-    try:
-        return run(arguments)
-    except Missing as missing:
-        print(f"skipped: {missing}")
-        return 4
-    except (Failure, Unknown) as failure:
-        print(f"ci/maintain/ptx: {failure}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
