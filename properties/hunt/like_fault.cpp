@@ -115,7 +115,7 @@ std::vector<int> numbers_of(std::string_view place) {
 
 /// Whether the engine with the fault does the same, as far as both tell. Both violate one law.
 /// Where values are cast, rounding may hide the first array that differs, and a later one comes
-/// first.
+/// first; it may hide it in the engine, too, if it differs by no more than a step.
 bool is_like(const Violation& seen, const Violation& model, bool differently, bool casts) {
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);
@@ -124,7 +124,8 @@ bool is_like(const Violation& seen, const Violation& model, bool differently, bo
   if (!expected || !got || !plain || !wrong) return true;
   if (differently) return true;
   if (array_of(seen.place) != array_of(model.place)) {
-    return casts && numbers_of(seen.place) > numbers_of(model.place);
+    const bool is_step = seen.distance && *seen.distance <= kCastRounding;
+    return casts && (is_step || numbers_of(seen.place) > numbers_of(model.place));
   }
   if (element_of(seen.place) != element_of(model.place)) return true;
   if (std::abs(*got - *expected) < kRounding) return true;
