@@ -430,5 +430,20 @@ TEST_CASE("every law is in the table once, with a sentence, and is seen failing 
   CHECK(find_law("no-such-law") == nullptr);
 }
 
+TEST_CASE("flags within a reentrant segment are judged of the engine alone") {
+  Case c = testing::tanh_chain(3);
+  c.protocol.input_requires_grad = true;
+  c.plan.segments = {testing::segment(0, 2, Variant::reentrant)};
+  const auto violated = [&](std::size_t flag, bool shows_executions) {
+    testing::Synthetic s(c);
+    if (!shows_executions) s.observed = s.observed.without({Observable::executions});
+    s.checkpointed.grad_flags[flag].requires_grad ^= true;
+    return s.judge("requires-grad-map").has_value();
+  };
+  CHECK(violated(0, true));
+  CHECK_FALSE(violated(0, false));
+  CHECK(violated(2, false));
+}
+
 }  // namespace
 }  // namespace rematch

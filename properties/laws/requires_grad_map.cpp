@@ -30,9 +30,11 @@ void leave_out(const std::vector<SegmentSpec>& segments, std::vector<bool>& judg
 
 /// Values that layers hand on within a reentrant segment, whose forward records nothing, are up to
 /// the implementation: of views and identities, some say that they require grad. Nothing reads it.
+/// The engine's own is known; it shows what layers run, as does all that is measured.
 std::vector<bool> judged_layers(const Evidence& e) {
   std::vector<bool> judged(e.c.layers.size(), true);
-  if (e.forecast.measured) leave_out(segments_of(e.c), judged);
+  const bool is_engine = !e.forecast.measured && e.observed.contains(Observable::executions);
+  if (!is_engine) leave_out(segments_of(e.c), judged);
   return judged;
 }
 
