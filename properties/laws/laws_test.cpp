@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "properties/forecast/testing/small_cases.h"
 #include "properties/laws/testing/synthetic.h"
 
 namespace rematch {
