@@ -40,7 +40,9 @@ std::vector<CheckReport::FeatureLine> feature_lines(const HuntOptions& o, const 
 std::vector<KnownLine> known_lines(const CheckArguments& a, const HuntOptions& o,
                                    const HuntResult& r) {
   std::vector<KnownLine> lines;
+  const Profile profile = o.profile.on(r.versions);
   for (std::size_t i = 0; r.cases > 0 && i < o.profile.entries().size(); ++i) {
+    if (!profile.holds(i)) continue;
     const auto needed = r.needed.find(i);
     KnownLine line{o.profile.entries()[i], r.known_of(i), std::nullopt, {}, {}};
     if (needed != r.needed.end()) line.first_case = needed->second;
@@ -74,7 +76,7 @@ std::vector<std::string> hints_for(const CheckArguments& a, const CheckOutcome& 
   std::optional<Profile> profile;
   for (const Report& report : outcome.reports) {
     if (!report.versions.contains("torch")) continue;
-    if (!profile) profile = load_profile(*file);
+    if (!profile) profile = load_profile(*file).on(report.versions);
     const Case& c = report.smallest;
     const auto entry = profile->explains(report.violation, c, features_of(c, validate(c)));
     if (!entry) continue;

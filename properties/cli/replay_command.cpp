@@ -232,9 +232,10 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject,
 int run_replay(const ReplayArguments& a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
-  const Profile known = a.subject.known();
+  const Profile profile = a.subject.known();
   a.choice.require();
   const std::unique_ptr<Subject> subject = a.subject.make();
+  const Profile known = profile.on(subject->declares().versions);
   const Case c = a.choice.load(subject->declares().scope);
   Replay r;
   {

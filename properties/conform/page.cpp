@@ -164,8 +164,10 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
             [](const Divergence& a, const Divergence& b) {
               return std::tuple(b.mark, b.cases, a.id) < std::tuple(a.mark, a.cases, b.id);
             });
+  const Profile profile = options.profile.on(result.versions);
   for (std::size_t i = 0; i < options.profile.entries().size(); ++i) {
-    if (result.known_of(i) == 0) column.unseen.push_back(options.profile.entries()[i].id);
+    if (profile.holds(i) && result.known_of(i) == 0)
+      column.unseen.push_back(options.profile.entries()[i].id);
   }
   return column;
 }

@@ -162,6 +162,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.saved_bytes = trace.saved_bytes;
   f.offloaded_bytes = trace.offloaded_bytes;
   f.plain_saved_bytes = plain.saved_bytes;
+  f.saves_unknown.swap(trace.saves_unknown);
   f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
   f.bytes_known = !facts.bytes_unknown;
   f.measured = facts.measured;

@@ -44,6 +44,8 @@ struct Forecast {
   /// false: a layer saved something under the plan of which its facts, measured in the plain run,
   /// say nothing. Then bytes, and where early stop ends a recomputation, are not known.
   bool saves_known = true;
+  /// By layer: whether it is such a layer.
+  std::vector<bool> saves_unknown;
   /// false: how many bytes are saved is not known, whatever else is.
   bool bytes_known = true;
   /// Saved tensors were measured in the plain run, which then shows what the loss saves, too.

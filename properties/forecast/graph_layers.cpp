@@ -257,7 +257,7 @@ void SymbolicGraph::note_pattern(int layer, Edges edges) {
   std::uint64_t& first = trace_->recorded_with[index];
   if (first == 0) first = pattern;
   if (measured_ != nullptr && measured_->recorded_with[index] != pattern) {
-    trace_->facts_unknown = true;
+    trace_->facts_unknown = trace_->saves_unknown[index] = true;
   }
 }
 

@@ -94,6 +94,24 @@ TEST_CASE("measured facts are those of the engine's tables, where the plain run 
   }
 }
 
+TEST_CASE("which layers save something else than in the plain run is known") {
+  // What passes through a reentrant segment requires grad behind it.
+  Case c = case_of({1, 2}, {layer("relu"), layer("mul"), layer("tanh")});
+  c.further_inputs = 1;
+  c.layers[1].from = {{-1, 1}};
+  c.protocol.input_requires_grad = true;
+  c.plan.segments = {segment(0, 1, Variant::reentrant)};
+  Measured subject;
+  Workspace workspace;
+  judge_case(c, subject, workspace);
+  CHECK_FALSE(workspace.forecast.saves_known);
+  CHECK(workspace.forecast.saves_unknown == std::vector{false, true, false});
+  c.plan.segments = {segment(0, 1, Variant::non_reentrant)};
+  judge_case(c, subject, workspace);
+  CHECK(workspace.forecast.saves_known);
+  CHECK(workspace.forecast.saves_unknown == std::vector{false, false, false});
+}
+
 TEST_CASE("of a segment that keeps what it should drop the bytes tell, whatever layers save") {
   // Checkpoints nothing: what its layers save stays.
   class Keeps final : public Subject {

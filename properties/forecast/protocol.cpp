@@ -30,6 +30,7 @@ void SymbolicProtocol::run(std::span<const SegmentSpec> segments, std::span<cons
   trace.hooks.assign(parameters, 0);
   trace.grad_flags.resize(case_->layers.size());
   trace.recorded_with.assign(case_->layers.size(), 0);
+  trace.saves_unknown.assign(case_->layers.size(), false);
   graph_.begin(segments, detached, heap_, host_, trace, measured, *this);
 
   std::int64_t elements = 0;

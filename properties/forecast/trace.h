@@ -29,7 +29,10 @@ struct Trace {
   /// By layer: which of its operands and parameters required grad, one bit each, when it was first
   /// recorded; 0 if it never was.
   std::vector<std::uint64_t> recorded_with;
-  /// A layer was recorded with others than when its facts were measured.
+  /// By layer: it was recorded with others than when its facts were measured, so what it saves is
+  /// not known.
+  std::vector<bool> saves_unknown;
+  /// Some facts of the case are not known, those or others.
   bool facts_unknown = false;
   /// A recomputation drew without the random state of its forward.
   bool drew_afresh = false;
@@ -50,6 +53,7 @@ struct Trace {
     output_flags.clear();
     saved_bytes = offloaded_bytes = 0;
     recorded_with.clear();
+    saves_unknown.clear();
     facts_unknown = false;
     drew_afresh = false;
     parameter_gradients.clear();

@@ -14,7 +14,10 @@ namespace {
 class LocalWorker final : public Worker {
  public:
   explicit LocalWorker(const HuntOptions& options)
-      : options_(options), subject_(options.make_subject()), declared_(subject_->declares()) {}
+      : options_(options),
+        subject_(options.make_subject()),
+        declared_(subject_->declares()),
+        profile_(options.profile.on(declared_.versions)) {}
 
   const Scope& scope() const override { return declared_.scope; }
   const Versions& versions() const override { return declared_.versions; }
@@ -45,8 +48,7 @@ class LocalWorker final : public Worker {
     GatherOptions gathering;
     gathering.laws = asked;
     gathering.worth_repeating = [&](const Verdicts& seen) {
-      return options_.profile.first_unexplained(seen, c, features_of(c, workspace_.geometry)) !=
-             nullptr;
+      return profile_.first_unexplained(seen, c, features_of(c, workspace_.geometry)) != nullptr;
     };
     try {
       verdicts = judge_case(c, *subject_, workspace_, gathering);
@@ -78,11 +80,11 @@ class LocalWorker final : public Worker {
     features.for_each(
         [&](Feature feature) { ++tally.features[static_cast<std::size_t>(feature)]; });
     for (const Violation& violation : verdicts.violations) {
-      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
+      const std::optional<std::size_t> entry = profile_.explains(violation, c, features);
       ++tally.violated[{index_of(*find_law(violation.law)), entry.value_or(kUnexplained)}];
     }
     if (verdicts.kept()) return;
-    if (const Violation* violation = options_.profile.first_unexplained(verdicts, c, features)) {
+    if (const Violation* violation = profile_.first_unexplained(verdicts, c, features)) {
       count_violating({index, c, *violation}, tally);
       ++tally.first_violated[index_of(*find_law(violation->law))];
     } else {
@@ -113,12 +115,12 @@ class LocalWorker final : public Worker {
     bool has_bug = false;
     bool has_limit = false;
     for (const Violation& violation : verdicts.violations) {
-      const std::optional<std::size_t> entry = options_.profile.explains(violation, c, features);
-      if (!options_.profile.explains(violation, c, features, *entry + 1)) {
+      const std::optional<std::size_t> entry = profile_.explains(violation, c, features);
+      if (!profile_.explains(violation, c, features, *entry + 1)) {
         tally.needed.emplace(*entry, index);
       }
       if (!seen.insert(*entry).second) continue;
-      const bool is_bug = options_.profile.entries()[*entry].promised;
+      const bool is_bug = profile_.entries()[*entry].promised;
       has_bug = has_bug || is_bug;
       has_limit = has_limit || !is_bug;
       if (tally.known[*entry]++ == 0) tally.known_cases.push_back({index, c, violation, entry});
@@ -130,6 +132,7 @@ class LocalWorker final : public Worker {
   const HuntOptions& options_;
   const std::unique_ptr<Subject> subject_;
   const Declaration declared_;
+  const Profile profile_;
   Workspace workspace_;
 };
 

@@ -40,6 +40,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("reported", entry.reported, kLongestProfileText);
   fields.read("since", entry.since, kLongestProfileText);
   fields.read("promised", entry.promised);
+  fields.read("drops_nothing", entry.drops_nothing);
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
   }
@@ -73,14 +74,18 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   };
   read_names("faults", "a fault that runs (rematch faults)", known_fault,
              [&](const std::string& id) { entry.faults.push_back(id); });
-  if (const Json* options = fields.find("options")) {
-    JsonFields named(kProfile, *options, fields.path("options"));
-    for (const auto& [name, values] : options->items()) {
-      std::vector<std::string>& any = entry.options[name];
-      named.read_names(name.c_str(), values, "a value of the option", text,
+  const auto read_texts = [&](const char* field, std::string_view expected, auto& by_name) {
+    const Json* const texts = fields.find(field);
+    if (texts == nullptr) return;
+    JsonFields named(kProfile, *texts, fields.path(field));
+    for (const auto& [name, values] : texts->items()) {
+      std::vector<std::string>& any = by_name[name];
+      named.read_names(name.c_str(), values, expected, text,
                        [&](const std::string& s) { any.push_back(s); });
     }
-  }
+  };
+  read_texts("options", "a value of the option", entry.options);
+  read_texts("versions", "a part of the version", entry.versions);
   fields.finish();
   return entry;
 }
@@ -119,6 +124,23 @@ std::string KnownDivergence::report() const {
   return text;
 }
 
+Profile Profile::on(Versions versions) const {
+  Profile copy = *this;
+  copy.versions_ = std::move(versions);
+  return copy;
+}
+
+bool Profile::holds(std::size_t entry) const {
+  const auto& wanted = entries_.at(entry).versions;
+  return std::all_of(wanted.begin(), wanted.end(), [&](const auto& one) {
+    const auto declared = versions_.find(one.first);
+    return declared != versions_.end() &&
+           std::any_of(one.second.begin(), one.second.end(), [&](const std::string& part) {
+             return declared->second.find(part) != std::string::npos;
+           });
+  });
+}
+
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
                                              const FeatureSet& features, std::size_t from) const {
   for (std::size_t i = from; i < entries_.size(); ++i) {
@@ -132,7 +154,8 @@ std::optional<std::size_t> Profile::explains(const Violation& violation, const C
         entry.got.empty() || std::any_of(entry.got.begin(), entry.got.end(), [&](const auto& text) {
           return violation.got.find(text) != std::string::npos;
         });
-    if (!named || !near || !said || !meets(entry, c, features)) continue;
+    const bool fits = !entry.drops_nothing || violation.beyond_undropped.value_or(0) <= 0;
+    if (!named || !near || !fits || !said || !holds(i) || !meets(entry, c, features)) continue;
     const auto is_like = [&](const std::string& id) {
       return is_like_fault(violation, c, features, *find_fault(id));
     };

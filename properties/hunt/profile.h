@@ -13,6 +13,7 @@
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/laws/law.h"
+#include "properties/record/declaration.h"
 
 namespace rematch {
 
@@ -33,10 +34,16 @@ struct KnownDivergence {
   std::vector<FailureKind> inject;
   /// Options, for each of which the case must have one of these values. Empty: any case.
   std::map<std::string, std::vector<std::string>> options = {};
+  /// Texts by name, one of which the version of that name that the subject declares must contain.
+  /// Empty: any subject.
+  std::map<std::string, std::vector<std::string>> versions = {};
   /// Texts, of which the line "got" of the violation must contain one. Empty: any violation.
   std::vector<std::string> got;
   /// Largest relative difference of values that it explains. Absent: any.
   std::optional<double> at_most;
+  /// Segments may drop nothing: of bytes it explains no more than the plain run has, with the
+  /// inputs of segments and what policies may keep.
+  bool drops_nothing = false;
   /// Faults of the catalogue (`rematch faults`) that do the same: the entry explains a violation
   /// only if the reference engine with one of them violates the law in the same case, too, and
   /// where values are compared, in the same array and direction. Empty: any violation.
@@ -71,6 +78,10 @@ class Profile {
   std::filesystem::path case_of(std::size_t entry) const {
     return folder_ / "known" / (entries_[entry].id + ".json");
   }
+  /// The same entries for a subject of these versions: others than it has explain nothing.
+  Profile on(Versions versions) const;
+  /// Whether the entry is about the subject's versions.
+  bool holds(std::size_t entry) const;
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features, std::size_t from = 0) const;
@@ -82,6 +93,7 @@ class Profile {
   std::vector<KnownDivergence> entries_;
   std::uint64_t text_hash_ = 0;
   std::filesystem::path folder_;
+  Versions versions_;
 };
 
 /// A file may extend another one of its folder: `"extends": "pytorch.json"`.

@@ -233,6 +233,42 @@ TEST_CASE("an entry may name values of options, of which a case has one of each"
              ContainsSubstring("known[0].options: expected an object"));
 }
 
+TEST_CASE("an entry about versions explains nothing of a subject that has others") {
+  const ScratchFolder folder;
+  const auto file = folder.path() / "profile.json";
+  std::ofstream(file) << with_entry(R"(, "versions": {"kernels": ["fast", "wide"]})");
+  const Profile profile = load_profile(file);
+  const auto explains = [&](const Versions& versions) {
+    const Profile on = profile.on(versions);
+    const bool explained = on.explains({"losses", "", "1", "2"}, Case{}, {}).has_value();
+    CHECK(on.holds(0) == explained);
+    return explained;
+  };
+  CHECK(explains({{"kernels", "very wide"}, {"other", "1"}}));
+  CHECK_FALSE(explains({{"kernels", "slow"}}));
+  CHECK_FALSE(explains({{"other", "wide"}}));
+  CHECK_FALSE(explains({}));
+  CHECK_THAT(complaint(with_entry(R"(, "versions": {"kernels": "fast"})")),
+             ContainsSubstring("known[0].versions.kernels: expected an array"));
+}
+
+TEST_CASE("an entry whose segments drop nothing explains no more bytes than these") {
+  KnownDivergence entry = twice();
+  entry.laws = {"held-at-most", "errors"};
+  entry.drops_nothing = true;
+  const Profile profile({entry});
+  const FeatureSet features{Feature::stateful_layer};
+  const auto explains = [&](std::string_view law, std::optional<std::int64_t> beyond) {
+    const Violation violation{
+        .law = law, .place = "", .expected = "", .got = "", .beyond_undropped = beyond};
+    return profile.explains(violation, Case{}, features).has_value();
+  };
+  CHECK(explains("held-at-most", 0));
+  CHECK(explains("held-at-most", -8));
+  CHECK_FALSE(explains("held-at-most", 1));
+  CHECK(explains("errors", std::nullopt));
+}
+
 TEST_CASE("a profile that says something else than it may is refused with the place") {
   CHECK(complaint(with_entry("")) == "none");
   CHECK_THAT(complaint("{"), ContainsSubstring("profile.json"));

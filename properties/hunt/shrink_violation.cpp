@@ -26,6 +26,7 @@ bool is_nearer(std::string_view a, std::string_view b) {
 Finding shrink_violation(const HuntOptions& options, const ViolatingCase& violating,
                          Subject& subject, Workspace& workspace) {
   const std::string_view law = violating.violation.law;
+  const Profile profile = options.profile.on(subject.declares().versions);
   GatherOptions gathering;
   gathering.laws = options.judged();
   gathering.poison_at_once = true;
@@ -35,12 +36,11 @@ Finding shrink_violation(const HuntOptions& options, const ViolatingCase& violat
     const Verdicts verdicts = judge_case(c, subject, workspace, gathering);
     if (verdicts.kept()) return std::nullopt;
     const FeatureSet features = features_of(c, workspace.geometry);
-    if (const Violation* unexplained = options.profile.first_unexplained(verdicts, c, features)) {
+    if (const Violation* unexplained = profile.first_unexplained(verdicts, c, features)) {
       return violating.known ? std::nullopt : std::optional(*unexplained);
     }
     for (const Violation& v : verdicts.violations) {
-      if (violating.known && v.law == law &&
-          options.profile.explains(v, c, features) == violating.known) {
+      if (violating.known && v.law == law && profile.explains(v, c, features) == violating.known) {
         return v;
       }
     }

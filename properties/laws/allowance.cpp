@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "properties/laws/support.h"
 
@@ -46,18 +47,22 @@ std::int64_t Allowance::saved(bool outputs_held) const {
   for (const LayerValue& v : e_.plain.values) {
     if (counts(v) && v.saved && inside(v)) dropped[v.memory] = v.bytes;
   }
+  std::set<std::uint64_t> saved_somewhere;
   for (const LayerValue& v : e_.plain.values) {
-    if (counts(v) && v.saved && !inside(v)) dropped.erase(v.memory);
+    if (!counts(v) || !v.saved) continue;
+    if (!inside(v)) dropped.erase(v.memory);
+    saved_somewhere.insert(v.memory);
   }
-  std::int64_t saved = saved_plain();
+  const Unknown unknown = unknown_saves();
+  std::int64_t saved = saved_plain() + unknown.unnamed;
+  for (const auto& [memory, size] : unknown.memory) {
+    dropped.erase(memory);
+    if (!saved_somewhere.contains(memory)) saved += size;
+  }
   // A loss may save the output that it reads, in memory that a layer of a segment saved before.
   for (const ValueRef& output : e_.geometry.live.back()) {
-    const auto made =
-        std::find_if(e_.plain.values.begin(), e_.plain.values.end(), [&](const LayerValue& v) {
-          return counts(v) && !v.saved && v.layer == output.layer && v.index == output.output;
-        });
-    if (made != e_.plain.values.end()) {
-      dropped.erase(made->memory);
+    if (const LayerValue* const v = made(output)) {
+      dropped.erase(v->memory);
     } else {
       saved += size_of_value(output);
     }
@@ -65,6 +70,41 @@ std::int64_t Allowance::saved(bool outputs_held) const {
   }
   for (const auto& [memory, size] : dropped) saved -= size;
   return saved + inputs_ + kept();
+}
+
+Allowance::Unknown Allowance::unknown_saves() const {
+  Unknown unknown;
+  for (std::size_t i = 0; i < inside_.size(); ++i) {
+    if (inside_[i] || !e_.forecast.saves_unknown.at(i)) continue;
+    std::vector<ValueRef> operands = e_.c.layers[i].from;
+    operands.push_back({static_cast<int>(i) - 1, 0});
+    for (const ValueRef& operand : operands) {
+      if (const LayerValue* const v = made(operand)) {
+        unknown.memory[v->memory] = v->bytes;
+      } else if (operand.layer >= 0) {
+        unknown.unnamed += size_of_value(operand);
+      }
+    }
+    for (const LayerValue& v : e_.plain.values) {
+      if (counts(v) && v.layer == static_cast<int>(i)) unknown.memory[v.memory] = v.bytes;
+    }
+  }
+  return unknown;
+}
+
+const LayerValue* Allowance::made(const ValueRef& ref) const {
+  const auto at =
+      std::find_if(e_.plain.values.begin(), e_.plain.values.end(), [&](const LayerValue& v) {
+        return counts(v) && !v.saved && v.layer == ref.layer && v.index == ref.output;
+      });
+  return at == e_.plain.values.end() ? nullptr : &*at;
+}
+
+const SegmentSpec* Allowance::segment_around(int layer) const {
+  const auto at = std::find_if(segments_.begin(), segments_.end(), [&](const SegmentSpec& s) {
+    return s.begin <= layer && layer < s.end;
+  });
+  return at == segments_.end() ? nullptr : &*at;
 }
 
 bool Allowance::inside(const LayerValue& v) const {
@@ -140,10 +180,11 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
   }
   std::map<std::uint64_t, std::int64_t> dropped;
   std::map<std::uint64_t, std::int64_t> kept;
-  std::set<std::uint64_t> saved;
+  // By the segment whose layers save it: the recomputation of another one does not ask for it.
+  std::set<std::pair<const SegmentSpec*, std::uint64_t>> saved;
   for (const LayerValue& v : e_.plain.values) {
     if (!counts(v) || v.layer < 0) continue;
-    if (v.saved && inside(v)) saved.insert(v.memory);
+    if (v.saved && inside(v)) saved.emplace(segment_around(v.layer), v.memory);
     if (v.saved && shown && before.at(static_cast<std::size_t>(v.layer)))
       dropped[v.memory] = v.bytes;
   }
@@ -154,11 +195,22 @@ std::int64_t Allowance::beyond_at(int layer, bool shown) const {
     if (v.saved && there && !before.at(index)) dropped.erase(v.memory);
     // A recomputation takes each kept result once, and has it until it was read; one that stops
     // early leaves the last ones, which nothing saves.
-    const bool left = there || all_kept.at(index) || !saved.contains(v.memory);
+    const bool left =
+        there || all_kept.at(index) || !saved.contains({segment_around(v.layer), v.memory});
     if (keeps_ && may_keep.at(index) && left) kept[v.memory] = v.bytes;
   }
   for (const auto& [memory, size] : dropped) bytes -= size;
   for (const auto& [memory, size] : kept) bytes += size;
+  return bytes;
+}
+
+std::int64_t Allowance::undropped_at(int layer) const {
+  std::map<std::uint64_t, std::int64_t> saved;
+  for (const LayerValue& v : e_.plain.values) {
+    if (counts(v) && v.saved && inside(v)) saved[v.memory] = v.bytes;
+  }
+  std::int64_t bytes = beyond_at(layer, false);
+  for (const auto& [memory, size] : saved) bytes += size;
   return bytes;
 }
 

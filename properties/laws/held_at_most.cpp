@@ -27,8 +27,12 @@ std::optional<Violation> compare_held(const Evidence& e, Event event, int step, 
   if (graphs > 0 && !per_graph) return std::nullopt;
   const std::int64_t most = plain->live + graphs * per_graph.value_or(0);
   if (got->live <= most) return std::nullopt;
-  return Violation{kHeldAtMost, place, "at most " + std::to_string(most) + " bytes held",
-                   std::to_string(got->live)};
+  const std::int64_t undropped = plain->live + graphs * Allowance(e).undropped();
+  return Violation{.law = kHeldAtMost,
+                   .place = place,
+                   .expected = "at most " + std::to_string(most) + " bytes held",
+                   .got = std::to_string(got->live),
+                   .beyond_undropped = got->live - undropped};
 }
 
 /// Bytes that one graph may hold beyond that of the plain run; negative where less is promised.

@@ -107,9 +107,15 @@ std::optional<Violation> compare_layers(const Evidence& e) {
     const std::int64_t most = at->second + beyond[static_cast<std::size_t>(r.layer)] +
                               graphs_after_backward(e.c.protocol, r.microbatch) * per_graph;
     if (r.live <= most) continue;
-    return Violation{kHeldInBackward,
-                     "when the backward begins of " + place_of(e.c, r.step, r.microbatch, r.layer),
-                     "at most " + std::to_string(most) + " bytes held", std::to_string(r.live)};
+    const std::int64_t undropped =
+        at->second + allowance.undropped_at(r.layer) +
+        graphs_after_backward(e.c.protocol, r.microbatch) * allowance.undropped();
+    return Violation{
+        .law = kHeldInBackward,
+        .place = "when the backward begins of " + place_of(e.c, r.step, r.microbatch, r.layer),
+        .expected = "at most " + std::to_string(most) + " bytes held",
+        .got = std::to_string(r.live),
+        .beyond_undropped = r.live - undropped};
   }
   if (unseen.empty() || hides_outputs(segments_of(e.c))) return std::nullopt;
   const auto [step, microbatch, layer] = unseen.begin()->first;

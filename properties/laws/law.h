@@ -74,6 +74,10 @@ struct Violation {
   /// smaller. 0 where only signs of zeros or the bits of a NaN differ, infinity where one of the
   /// two is no number.
   std::optional<double> distance = std::nullopt;
+  /// Of bytes: how many more they are than if segments dropped nothing, which is what the plain run
+  /// Of bytes: how many more they are than if segments dropped nothing, which is what the plain run
+  /// has, with the inputs of segments and what policies may keep. 0 or less: no more.
+  std::optional<std::int64_t> beyond_undropped = std::nullopt;
 };
 
 /// Something that a user counts on. Each law belongs to one; a page of implementations has a column

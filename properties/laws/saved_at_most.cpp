@@ -9,17 +9,23 @@ namespace {
 constexpr std::string_view kSavedAtMost = "saved-at-most";
 
 std::optional<Violation> check_saved_at_most(const Evidence& e) {
-  const std::int64_t per_forward = Allowance(e).saved();
+  const Allowance allowance(e);
+  const std::int64_t per_forward = allowance.saved();
   int readings = 0;
   for (const ByteReading& r : e.checkpointed.bytes) {
     if (r.moment != Moment::after_forward) continue;
     ++readings;
-    const std::int64_t most = per_forward * graphs_after_forward(e.c.protocol, r.microbatch);
+    const int graphs = graphs_after_forward(e.c.protocol, r.microbatch);
+    const std::int64_t most = per_forward * graphs;
     // The source of the latest copy to the host may be there still.
     const std::int64_t got = std::max(r.saved, r.offloaded);
     if (got <= most) continue;
-    return Violation{kSavedAtMost, place_of(r.step, r.microbatch) + ", after the forward",
-                     "at most " + std::to_string(most) + " bytes saved", std::to_string(got)};
+    const std::int64_t undropped = graphs * (allowance.saved_plain() + allowance.undropped());
+    return Violation{.law = kSavedAtMost,
+                     .place = place_of(r.step, r.microbatch) + ", after the forward",
+                     .expected = "at most " + std::to_string(most) + " bytes saved",
+                     .got = std::to_string(got),
+                     .beyond_undropped = got - undropped};
   }
   const int forwards = e.c.protocol.steps * e.c.protocol.microbatches;
   if (readings >= forwards) return std::nullopt;

@@ -81,6 +81,68 @@ TEST_CASE("an output that a loss reads may be saved, though a layer of a segment
   CHECK_FALSE(kept(most + 33));
 }
 
+TEST_CASE("a layer behind a segment may save what it could not save in the plain run") {
+  Case c = testing::case_of({1, 2}, {testing::layer("relu"), testing::layer("mul")});
+  c.layers[1].from = {{-1, 0}};
+  c.plan.segments = {testing::segment(0, 1, Variant::reentrant)};
+  const auto kept = [&](bool unknown, std::int64_t saved) {
+    testing::Synthetic s(c);
+    const auto value = [](int layer, int index, std::uint64_t memory, bool is_saved) {
+      LayerValue v;
+      v.layer = layer;
+      v.index = index;
+      v.saved = is_saved;
+      v.memory = memory;
+      v.bytes = 8;
+      return v;
+    };
+    // The relu saves its output, which is an operand of the product; that makes one tensor beside
+    // its output.
+    s.plain.values = {value(0, 0, 1, false), value(0, 0, 1, true), value(1, 0, 2, false),
+                      value(1, 1, 3, false)};
+    s.forecast.saves_unknown[1] = unknown;
+    s.plain.bytes.front().saved = 100;
+    s.checkpointed.bytes.front().saved = saved;
+    return s.verdict("saved-at-most") == Verdict::kept;
+  };
+  // Without what the relu saves, and with its input.
+  CHECK(kept(false, 100 - 8 + 8));
+  CHECK_FALSE(kept(false, 100 - 8 + 8 + 1));
+  // With the product's operand after all, its output and the tensor beside it.
+  CHECK(kept(true, 100 + 8 + 16));
+  CHECK_FALSE(kept(true, 100 + 8 + 17));
+}
+
+TEST_CASE("a kept result that only another segment saves is there until the graph is gone") {
+  Case c =
+      testing::case_of({1, 2}, {testing::layer("relu"), testing::dense(4), testing::layer("tanh")});
+  SegmentSpec first = testing::segment(0, 2, Variant::non_reentrant);
+  first.choice.keep = {{"linear"}};
+  c.plan.segments = {first, testing::segment(2, 3, Variant::non_reentrant)};
+  const auto kept = [&](int saver, std::int64_t held) {
+    testing::Synthetic s(c);
+    LayerValue result;
+    result.layer = 1;
+    result.memory = 1;
+    result.bytes = 16;
+    LayerValue saved = result;
+    saved.layer = saver;
+    saved.saved = true;
+    s.plain.values = {result, saved};
+    for (LiveReading& r : s.plain.held) r.live = 100;
+    for (LiveReading& r : s.checkpointed.held) {
+      const bool begins = r.event == Event::node && r.layer == 0;
+      r.live = r.entered = begins ? held : 0;
+    }
+    return s.verdict("held-in-backward") == Verdict::kept;
+  };
+  // When the backward of the relu begins, its own segment has read what its linear layer saved.
+  CHECK(kept(1, 100));
+  CHECK_FALSE(kept(1, 101));
+  CHECK(kept(2, 116));
+  CHECK_FALSE(kept(2, 117));
+}
+
 TEST_CASE("where the forecast's bytes mean nothing, a backward is judged by what it leaves") {
   Case c = testing::synthetic_case();
   const auto verdict = [&](std::string_view law, std::int64_t saved, std::int64_t left) {
