@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from rematch.frameworks.pytorch.custom import to_one
 from rematch.frameworks.pytorch.layers import loss_of, mean_square, rows
+from rematch.frameworks.pytorch.machine import unwritten
 from rematch.frameworks.pytorch.model import Forward, Injection, TorchModel
 from rematch.frameworks.pytorch.operators import INFERENCE, SCOPES
 from rematch.frameworks.pytorch.trial import WrittenTo, left_behind, other_error, put_back
@@ -46,7 +47,8 @@ class TorchRun(Steps):
         return self._model.watch
 
     def go(self) -> None:
-        super().go()
+        with unwritten.filled(self.request.case):
+            super().go()
         self.watch.note_policies()
         if self._scope and self.request.checkpointed:
             self.record.promise(INFERENCE, self._wrong)

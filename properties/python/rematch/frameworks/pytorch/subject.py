@@ -17,6 +17,7 @@ from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments, contract, library
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import KINDS
+from rematch.frameworks.pytorch.machine import instructions, unwritten
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
@@ -94,7 +95,7 @@ class TorchSubject(Framework):
         self.modules = layers
         super().__init__()
         self.name = name or f"torch {torch.__version__.split('+')[0]}"
-        self.versions = {"torch": torch.__version__, "numpy": numpy.__version__}
+        self.versions = {"torch": torch.__version__, "numpy": numpy.__version__} | instructions()
         self._own = checkpoint is torch_checkpoint.checkpoint
         if self._own and self.tries_promises:
             # With more of them a hunt would be slower by more than a twentieth.
@@ -113,6 +114,8 @@ class TorchSubject(Framework):
         self._wired: tuple[Case, list[Wiring]] | None = None
         torch.set_num_threads(1)
         torch.use_deterministic_algorithms(True)
+        # PyTorch would fill empty tensors alike in all runs.
+        torch.utils.deterministic.fill_uninitialized_memory = not unwritten.fills
         # They are told by what the run shows.
         warnings.filterwarnings("ignore", module="torch")
 
