@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "properties/case/rules.h"
+#include "properties/forecast/forecast.h"
 #include "properties/hunt/gather.h"
 #include "properties/layers/layer.h"
 #include "properties/subjects/engine_subject.h"
@@ -89,13 +91,25 @@ bool is_rounding(const Violation& seen) {
 /// Whether it is about operators that the engine does not have: a layer is one operator there.
 bool sees_more(const Violation& seen) { return seen.law == "recomputed-values"; }
 
+/// Whether the engine never recomputes a segment because its layers save nothing, where others may
+/// save something: rotary saves tables of angles in PyTorch.
+bool saves_nothing(const Case& c) {
+  const Forecast f = forecast(c, validate(c));
+  const std::vector<SegmentSpec> segments = segments_of(c);
+  return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
+    const auto first = f.executions.begin();
+    return s.choice.variant == Variant::non_reentrant &&
+           std::all_of(first + s.begin, first + s.end, [](int runs) { return runs < 2; });
+  });
+}
+
 /// Whether a subject may run other parts of the case than the engine, or with other masks: early
 /// stop ends a recomputation between the operators of a layer, which is one operator in the engine,
-/// a recomputation that the engine refuses, because it was tampered with, may go on elsewhere, and
-/// nested segments run as often as a variant says.
+/// a recomputation that the engine refuses, because it was tampered with, may go on elsewhere,
+/// nested segments run as often as a variant says, and a segment that saves nothing is left alone.
 bool runs_differently(const Case& c, const FeatureSet& features) {
   return features.contains(Feature::early_stop) || features.contains(Feature::injected_failure) ||
-         features.contains(Feature::nested_2) ||
+         features.contains(Feature::nested_2) || saves_nothing(c) ||
          std::any_of(c.layers.begin(), c.layers.end(),
                      [](const LayerSpec& l) { return layer_of(l).draws(l); });
 }

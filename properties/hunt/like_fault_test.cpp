@@ -53,4 +53,23 @@ TEST_CASE("where casts to bfloat16 hide a fault, a difference of one step of it 
   CHECK_FALSE(explained(AutocastSpan::forward, 1.0 / 16));
 }
 
+TEST_CASE("the engine does not tell what becomes of a segment that it never recomputes") {
+  const auto explained = [](const std::string& more, const std::string& steps) {
+    const Case c = case_from_json(
+        R"({"format": 1, "seed": 3, "input": [1, 1, 2],
+            "layers": [{"kind": "kv_cache", "kept": 4}, {"kind": "rotary", "features": 2})" +
+        more + R"(],
+            "plan": {"sequential": {"segments": 1, "last_stored": false, "early_stop": false}},
+            "protocol": {"input_requires_grad": true, "steps": )" +
+        steps + "}}");
+    const Violation seen{"losses", "step 0, microbatch 0, loss, element 0", "0.75 (0x3f40)",
+                         "0.5 (0x3f00)", 0.5};
+    return is_like_fault(seen, c, features_of(c, validate(c)), *find_fault("S10"));
+  };
+  // In the engine neither layer saves anything. In PyTorch rotary saves tables.
+  CHECK(explained("", "2"));
+  // A tanh saves its output, and the engine keeps the loss of the only step.
+  CHECK_FALSE(explained(R"(, {"kind": "tanh"})", "1"));
+}
+
 }  // namespace rematch

@@ -178,6 +178,8 @@ def _results_of(func: Any, result: Any) -> Sequence[Any]:
 _RNN = torch.ops.aten.mkldnn_rnn_layer.default
 _CAST = torch.ops.aten._to_copy.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
+_RRELU_TRAINS = 4
+"""Position of its argument `training`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +361,12 @@ class Eye(Saves):
         operator = _KNOWN.get(func) or _meet(func)
         if not operator.makes:
             return
-        if operator.draws:
-            self._note_draw(args[1] if func is _RRELU else result)
+        if func is _RRELU:
+            # In evaluation nothing is drawn, and nothing written to the noise.
+            if len(args) > _RRELU_TRAINS and args[_RRELU_TRAINS]:
+                self._note_draw(args[1])
+        elif operator.draws:
+            self._note_draw(result)
         noted = (self._results or self._saves) and place.layer not in self._unknown
         for t in _results_of(func, result):
             if not isinstance(t, Tensor):
