@@ -84,6 +84,7 @@ std::optional<Violation> compare_layers(const Evidence& e) {
   // operand require grad.
   if (!e.forecast.saves_known) return std::nullopt;
   if (may_keep_states(e) || (allowance.keeps() && !shown)) return std::nullopt;
+  if (resaves_may_vary(e)) return std::nullopt;
   std::vector<std::int64_t> beyond(e.c.layers.size());
   for (std::size_t i = 0; i < beyond.size(); ++i) {
     beyond[i] = allowance.beyond_at(static_cast<int>(i), shown);

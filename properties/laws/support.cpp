@@ -96,11 +96,28 @@ bool may_keep_states(const Evidence& e) {
                      [](const LayerSpec& l) { return layer_of(l).reads_state; });
 }
 
+namespace {
+
+bool has_layer_whose_saves_vary(const Case& c) {
+  return std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
+    return layer_of(l).saves_vary(l, c.protocol.train);
+  });
+}
+
+}  // namespace
+
 bool saves_may_vary(const Evidence& e) {
   const ProtocolSpec& p = e.c.protocol;
   if (!e.forecast.measured || (p.steps == 1 && p.microbatches == 1)) return false;
-  return std::any_of(e.c.layers.begin(), e.c.layers.end(),
-                     [&](const LayerSpec& l) { return layer_of(l).saves_vary(l, p.train); });
+  return has_layer_whose_saves_vary(e.c);
+}
+
+bool resaves_may_vary(const Evidence& e) {
+  if (!has_layer_whose_saves_vary(e.c)) return false;
+  if (!e.forecast.values_comparable || !e.observed.contains(Observable::recomputed_values)) {
+    return true;
+  }
+  return find_law("recomputed-values")->check(e).has_value();
 }
 
 }  // namespace rematch

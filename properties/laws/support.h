@@ -92,6 +92,9 @@ bool may_keep_states(const Evidence& e);
 /// Whether forwards of such an implementation may save different amounts, of which the first of the
 /// plain run shows one.
 bool saves_may_vary(const Evidence& e);
+/// Whether a recomputation may save other amounts than its forward did: a draw or values of a layer
+/// decide how much, and they were others.
+bool resaves_may_vary(const Evidence& e);
 /// Whether the plain run shows what each layer saves, in every forward.
 bool shows_saved(const Evidence& e);
 

@@ -113,6 +113,28 @@ TEST_CASE("a layer behind a segment may save what it could not save in the plain
   CHECK_FALSE(kept(true, 100 + 8 + 17));
 }
 
+TEST_CASE("a recomputation that takes another way may hold other amounts in its backward") {
+  Case c = testing::case_of({2, 2}, {testing::layer("tanh"), testing::layer("early_exit")});
+  c.plan.segments = {testing::segment(0, 2, Variant::reentrant)};
+  const auto kept = [&](std::uint64_t again, const char* kind = "early_exit") {
+    c.layers[1] = testing::layer(kind);
+    testing::Synthetic s(c);
+    LayerValue value;
+    value.hash = 1;
+    s.checkpointed.values = {value, value};
+    s.checkpointed.values[1].execution = 1;
+    s.checkpointed.values[1].hash = again;
+    s.checkpointed.executions.clear();
+    for (LiveReading& r : s.checkpointed.held) {
+      if (r.event == Event::node) r.live = 1 << 20;
+    }
+    return s.verdict("held-in-backward") == Verdict::kept;
+  };
+  CHECK_FALSE(kept(1));
+  CHECK(kept(2));
+  CHECK_FALSE(kept(2, "tanh"));
+}
+
 TEST_CASE("a kept result that only another segment saves is there until the graph is gone") {
   Case c =
       testing::case_of({1, 2}, {testing::layer("relu"), testing::dense(4), testing::layer("tanh")});
