@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any
 
-import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from rematch.safe.regions import Region, Regions, told
+from rematch.journal.journal import Journal, warning_of
+from rematch.journal.operators import Operator, Reader
 from rematch.safe.run import counting_saved
 
 
@@ -53,29 +51,20 @@ class Observation:
         raise KeyError(f"the model has no submodule {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
 
 
-class _Counts(Regions):
-    """Says whether a recomputation is under way."""
+class _Counter(Reader):
+    """Counts what a journal tells."""
 
-    depth = 0
+    def __init__(self, seen: Observation) -> None:
+        self.seen = seen
+        self.journal: Journal | None = None
 
-    def begin(self, region: Region, recomputes: bool) -> Any:
-        self.depth += recomputes
-        return recomputes
+    def enters(self, module: str) -> None:
+        self.seen._ran[module] += 1
+        self.seen._ran_again[module] += self.journal.recomputes
 
-    def end(self, token: Any) -> None:
-        self.depth -= token
-
-
-class _Draws(TorchDispatchMode):
-    def __init__(self, seen: Observation, counts: _Counts, modules: list[str]) -> None:
-        super().__init__()
-        self._seen, self._counts, self._modules = seen, counts, modules
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.Tag.nondeterministic_seeded in func.tags:
-            module = self._modules[-1] if self._modules else ""
-            self._seen.draws.append(Draw(str(func), module, self._counts.depth > 0))
-        return func(*args, **(kwargs or {}))
+    def after(self, op: Operator) -> None:
+        if op.draws:
+            self.seen.draws.append(Draw(op.name, self.journal.module, self.journal.recomputes))
 
 
 @contextmanager
@@ -88,25 +77,12 @@ def observe(model: nn.Module) -> Iterator[Observation]:
 
     Recomputations of torch.utils.checkpoint are told from forwards, by whatever name it was imported.
     """
-    names = {module: name for name, module in model.named_modules()}
-    seen, counts = Observation(tuple(names.values())), _Counts()
+    modules = dict(model.named_modules())
+    reader = _Counter(Observation(tuple(modules)))
+    reader.journal = Journal(modules, reader, unseen=warning_of("rematch.observe"))
     saved: dict[int, int] = {}
-    modules: list[str] = []
-
-    def enter(module: nn.Module, args: Any) -> None:
-        modules.append(names[module])
-        seen._ran[names[module]] += 1
-        seen._ran_again[names[module]] += counts.depth > 0
-
-    def leave(*_: Any) -> None:
-        modules.pop()
-
-    hooks = [m.register_forward_pre_hook(enter) for m in names]
-    hooks += [m.register_forward_hook(leave, always_call=True) for m in names]
     try:
-        with told(counts), counting_saved(saved, [model]), _Draws(seen, counts, modules):
-            yield seen
+        with reader.journal.open(), counting_saved(saved, [model]):
+            yield reader.seen
     finally:
-        for hook in hooks:
-            hook.remove()
-        seen.saved_bytes = sum(saved.values())
+        reader.seen.saved_bytes = sum(saved.values())

@@ -13,10 +13,10 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from rematch.comparison import Comparison, Difference, compare
-from rematch.executions import Entry, Execution, Modules, Operators
-from rematch.fingerprint import Fingerprints
-from rematch.safe.regions import Region, Regions, told
+from rematch.journal.comparison import Comparison, Difference, compare
+from rematch.journal.executions import Computations, Entry, Execution, Modules
+from rematch.journal.fingerprint import Fingerprints
+from rematch.journal.regions import Region, Regions, told
 
 _COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
 """Of the releases that were tried, 2.9 compiles again when a mode is entered, and 2.15 does not."""
@@ -81,7 +81,7 @@ class Watch(Regions):
         self._lock = threading.Lock()
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
-        self._modes: dict[int, Operators] = {}
+        self._modes: dict[int, Computations] = {}
         if _compiled(model):
             self._unseen("anything, because the model is compiled")
             self._hooks = []
@@ -158,10 +158,10 @@ class Watch(Regions):
         mode = self._modes.get(threading.get_ident())
         if mode is None:
             # One for each thread: compiled code may depend on which mode is entered.
-            mode = self._modes[threading.get_ident()] = Operators(self._fingerprints, self._keep, self._unseen)
+            mode = self._modes[threading.get_ident()] = Computations(self._fingerprints, self._keep, self._unseen)
         if not mode.executions:
             mode.modules = modules
-            mode.__enter__()
+            mode.mode.__enter__()
         mode.executions.append(execution)
         return region, execution, (modules, execution, step), recomputes
 
@@ -174,7 +174,7 @@ class Watch(Regions):
         mode.executions.remove(execution)
         if not mode.executions:
             mode.modules = None
-            mode.__exit__(None, None, None)
+            mode.mode.__exit__(None, None, None)
         if recomputes:
             self._listen(-1)
         comparison = None

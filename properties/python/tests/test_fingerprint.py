@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rematch.fingerprint import COLUMNS, SHORT, Fingerprints, flattened  # noqa: E402
+from rematch.journal.fingerprint import COLUMNS, SHORT, Fingerprints, flattened  # noqa: E402
 
 DTYPES = [torch.bool, torch.uint8, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.int32]
 DTYPES += [torch.float32, torch.int64, torch.float64, torch.complex64, torch.complex128]

@@ -15,9 +15,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
+from rematch.journal.operators import Operators  # noqa: E402
+from rematch.journal.storages import StorageMeter  # noqa: E402
 from rematch.plan import apply, plan_model  # noqa: E402
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of  # noqa: E402
-from rematch.plan.meter import StorageMeter  # noqa: E402
 from rematch.plan.planner import bytes_of  # noqa: E402
 from rematch.plan.table import designs  # noqa: E402
 from rematch.safe import judge_model  # noqa: E402
@@ -113,7 +114,8 @@ def test_a_plan_is_measured_alike_by_a_meter_of_ones_own():
     """The meter counts what is live: the model, its batch and gradients are there after the step."""
     model, x = mlp(3), torch.randn(64, 8)
     plan = plan_model(model, x, repeats=1)
-    with apply(model, plan), StorageMeter() as meter:
+    meter = StorageMeter()
+    with apply(model, plan), Operators(meter):
         meter.belongs("model", [*model.parameters(), x])
         model(x).sum().backward()
     model.zero_grad()

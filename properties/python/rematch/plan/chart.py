@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from rematch.plan.meter import Curve
+from rematch.journal.storages import Curve
 from rematch.plan.step import LOSS
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"

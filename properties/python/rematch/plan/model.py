@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rematch.journal.regions import told
 from rematch.plan.options import CHECKPOINTED, STORED, Contexts, known_options
 from rematch.plan.planner import Planner
 from rematch.plan.report import Plan
 from rematch.plan.step import MakeOptimizer, Step
 from rematch.safe.blocks import Wrapped, chosen_blocks
-from rematch.safe.regions import told
 from rematch.safe.run import Target, seed_all
 from rematch.safe.state import State
 from rematch.safe.switch import known_switch

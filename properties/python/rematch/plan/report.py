@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rematch.journal.storages import Curve, composition
 from rematch.plan.chart import chart_of
-from rematch.plan.meter import Curve, composition
 from rematch.plan.options import STORED, Applied
 from rematch.plan.snapshot import write_snapshot
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rematch.plan.meter import Allocation, Curve
+from rematch.journal.storages import Allocation, Curve
 
 _ALIGN = 512
 """The viewer takes addresses for names: each storage gets its own."""

@@ -6,7 +6,7 @@ import gc
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
-from rematch.plan.meter import BACKWARD, OPTIMIZER, RECOMPUTATION, AllocatorMeter, Curve, StorageMeter
+from rematch.journal.journal import BACKWARD, RECOMPUTATION, Journal, warning_of
+from rematch.journal.operators import Execution, Reader
+from rematch.journal.regions import Region, Regions, told
+from rematch.journal.storages import OPTIMIZER, AllocatorMeter, Curve, StorageMeter
 from rematch.plan.options import Applied, Contexts
-from rematch.safe.regions import Region, Regions, told
 from rematch.safe.run import Target, seed_all
 
 TAIL = "after the blocks"
@@ -106,7 +108,7 @@ class Step:
                 else:
                     meter = make()
                     self._given(meter, args, kwargs, optimizer)
-                    with self._marked(seen, meter), meter:
+                    with self._marked(seen, meter):
                         self._once(args, kwargs, optimizer, seen, meter)
                     seen.curve = meter.curve
             if not self.is_fake and make is not None:
@@ -159,42 +161,15 @@ class Step:
     @contextmanager
     def _marked(self, seen: Measured, meter: Meter) -> Iterator[None]:
         """Tells the meter where blocks begin, forward and backward, and what is recomputed."""
-        names = {module: name for name, module in self.model.named_modules()}
-        blocks = {self.model.get_submodule(name): name for name in self.blocks}
-        regions = _Recomputations(meter)
-        stack: list[str] = []
-        backwards: list[int] = []
-
-        def enter(module: nn.Module, args: Any) -> None:
-            stack.append(names[module])
-            meter.module = names[module]
-            if module in blocks and not regions.depth:
-                meter.mark(f"forward {len(seen.executions)}")
-                seen.executions.append(blocks[module])
-
-        def leave(module: nn.Module, args: Any, result: Any) -> None:
-            stack.pop()
-            meter.module = stack[-1] if stack else ""
-            if module in blocks and not regions.depth:
-                number = len(seen.executions) - 1
-                meter.mark(TAIL)
-                first = next((t for t in tree_leaves(result) if isinstance(t, Tensor) and t.grad_fn is not None), None)
-                node = None if first is None else first.grad_fn
-                if node is not None:
-
-                    def reached(_: Any) -> None:
-                        # A node with several outputs may be reached again.
-                        if number not in backwards:
-                            backwards.append(number)
-                            meter.mark(f"backward {number}")
-
-                    node.register_prehook(reached)
-
+        modules = dict(self.model.named_modules())
+        marks = _Marks(seen, meter, self.blocks)
+        readers = [marks, meter] if isinstance(meter, StorageMeter) else [marks]
+        marks.journal = Journal(modules, *readers, unseen=warning_of("rematch.plan"))
         try:
-            with _hooked(names, enter, leave), told(regions):
+            with marks.journal.open(), meter if isinstance(meter, AllocatorMeter) else nullcontext():
                 yield
         finally:
-            seen.in_order = backwards == list(range(len(seen.executions)))[::-1]
+            seen.in_order = marks.backwards == list(range(len(seen.executions)))[::-1]
 
     @contextmanager
     def _timed(self, seen: Measured) -> Iterator[None]:
@@ -238,23 +213,46 @@ def loss_of(returned: Any) -> Tensor:
     return sum((t.abs().sum() if t.is_complex() else t.sum() for t in parts[1:]), parts[0].sum())
 
 
-class _Recomputations(Regions):
-    def __init__(self, meter: Meter) -> None:
-        super().__init__()
-        self.depth, self._meter = 0, meter
+class _Marks(Reader):
+    """Says to a meter what runs: in which phase, in which submodule, and where the blocks begin."""
 
-    def begin(self, region: Region, recomputes: bool) -> Any:
-        before = self._meter.phase, self._meter.module
-        self.depth += recomputes
-        if recomputes:
+    def __init__(self, seen: Measured, meter: Meter, blocks: Sequence[str]) -> None:
+        self.backwards: list[int] = []
+        self.journal: Journal
+        self._seen, self._meter, self._blocks = seen, meter, set(blocks)
+
+    def enters(self, module: str) -> None:
+        self._meter.module = module
+        if module in self._blocks and not self.journal.recomputes:
+            self._meter.mark(f"forward {len(self._seen.executions)}")
+            self._seen.executions.append(module)
+
+    def leaves(self, module: str, returned: Any) -> None:
+        self._meter.module = self.journal.module
+        if module not in self._blocks or self.journal.recomputes:
+            return
+        number = len(self._seen.executions) - 1
+        self._meter.mark(TAIL)
+        first = next((t for t in tree_leaves(returned) if isinstance(t, Tensor) and t.grad_fn is not None), None)
+        node = None if first is None else first.grad_fn
+        if node is not None:
+
+            def reached(_: Any) -> None:
+                # A node with several outputs may be reached again.
+                if number not in self.backwards:
+                    self.backwards.append(number)
+                    self._meter.mark(f"backward {number}")
+
+            node.register_prehook(reached)
+
+    def begins(self, execution: Execution) -> None:
+        execution.notes = self._meter.phase, self._meter.module
+        if execution.recomputes:
             self._meter.phase = RECOMPUTATION
-        return recomputes, before
 
-    def end(self, token: Any) -> None:
-        recomputed, before = token
-        self.depth -= recomputed
-        if recomputed:
-            self._meter.phase, self._meter.module = before
+    def ends(self, execution: Execution) -> None:
+        if execution.recomputes:
+            self._meter.phase, self._meter.module = execution.notes
 
 
 class _Times(Regions):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 
+from rematch.journal.storages import Curve, Mark
 from rematch.plan.choose import NONE, Chain, Pairs, Walk
-from rematch.plan.meter import Curve, Mark
 from rematch.plan.step import END, Measured
 
 MOST_ASSIGNMENTS = 16

@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from rematch.safe.regions import Region, Regions
+from rematch.journal.regions import Region, Regions
 from rematch.safe.state import State
 
 

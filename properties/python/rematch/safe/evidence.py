@@ -13,15 +13,16 @@ from unittest import mock
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+from rematch.journal.journal import Journal
+from rematch.journal.operators import Execution as Ran
+from rematch.journal.operators import Operator, Operators, Reader
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.parts import strided_parts
-from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
@@ -108,65 +109,48 @@ def _kept(found: list[Change]) -> list[Change]:
     return [change for change in found if not isinstance(change.before, Identity)]
 
 
-class _Watch(Regions):
+class _Watch(Reader):
+    """Writes down what regions compute, find and leave."""
+
     def __init__(self, target: Target, kinds: dict[str, str]) -> None:
-        super().__init__()
         self._target = target
-        self._ops = _Ops()
         self._log = target.tape.log if target.tape is not None else []
-        self._kinds = kinds
+        self._execution: Execution | None = None
+        self._sources: Mapping[int, str] = {}
         self.executions: dict[int, list[Execution]] = {}
-        self._hooks: list[Any] = []
+        self.unseen: list[str] = []
+        modules = target.state.modules()
+        kinds.update({name: type(module).__name__ for name, module in modules.items()})
+        self.journal = _Journal(modules, self, unseen=self._not_seen)
 
-    @contextmanager
-    def attached(self) -> Iterator[None]:
-        modules = self._ops.modules
+    def _not_seen(self, what: str, error: Exception) -> None:
+        self.unseen.append(f"{what}: {type(error).__name__}: {error}")
 
-        def leave(*_: Any) -> None:
-            if modules:
-                modules.pop()
+    def seeds(self, name: str) -> None:
+        """A generator of the host gets a seed."""
+        if self._execution is not None:
+            self._execution.seeded.add(name)
 
-        for name, module in self._target.state.modules().items():
-            self._kinds[name] = type(module).__name__
-            self._hooks.append(module.register_forward_pre_hook(lambda *_, n=name: modules.append(n)))
-            self._hooks.append(module.register_forward_hook(leave, always_call=True))
-        try:
-            with self._ops, self._seeds("random", random), self._seeds("numpy", np.random):
-                yield
-        finally:
-            for hook in self._hooks:
-                hook.remove()
-
-    def _seeds(self, name: str, generator: Any) -> AbstractContextManager[Any]:
-        real = generator.seed
-
-        def seed(*args: Any, **kwargs: Any) -> Any:
-            if self._ops.execution is not None:
-                self._ops.execution.seeded.add(name)
-            return real(*args, **kwargs)
-
-        return mock.patch.object(generator, "seed", seed)
-
-    def begin(self, region: Region, recomputes: bool) -> Any:
+    def begins(self, execution: Ran) -> None:
+        region = execution.region
         keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
         arguments = State(named_arguments(region.args, keywords))
         entry = {**self._leaves(arguments), **_closed_over(region.function)}
-        execution = Execution(recomputes, region.reentrant, entry, ambient(_OWN))
-        execution.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
-        execution.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
-        self.executions.setdefault(region.number, []).append(execution)
-        outer = self._ops.execution, self._ops.sources
+        found = Execution(execution.recomputes, region.reentrant, entry, ambient(_OWN))
+        found.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
+        found.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
+        self.executions.setdefault(region.number, []).append(found)
+        execution.notes = found, (self._execution, self._sources), arguments, len(self._log)
         tensors = {**self._target.state.tensors(), **arguments.tensors()}
-        self._ops.sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
-        self._ops.execution = execution
-        return execution, outer, arguments, len(self._log), region
+        self._sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
+        self._execution = found
 
-    def end(self, token: Any) -> None:
-        execution, outer, arguments, read, region = token
-        execution.reads = tuple(self._log[read:])
-        execution.exit, execution.left = self._leaves(arguments), ambient(_OWN)
-        execution.nested = _nested(region.returned)
-        self._ops.execution, self._ops.sources = outer
+    def ends(self, execution: Ran) -> None:
+        found, outer, arguments, read = execution.notes
+        self._execution, self._sources = outer
+        found.reads = tuple(self._log[read:])
+        found.exit, found.left = self._leaves(arguments), ambient(_OWN)
+        found.nested = _nested(execution.region.returned)
 
     def _leaves(self, arguments: State) -> dict[str, Leaf]:
         with _quiet():
@@ -175,6 +159,58 @@ class _Watch(Regions):
                 if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
             return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
+
+    def before(self, op: Operator) -> None:
+        if self._execution is None or op.func._schema.name.startswith("aten::detach"):
+            return
+        taken = [t for t in tree_flatten((op.args, op.kwargs))[0] if isinstance(t, Tensor)]
+        op.notes = taken, tuple(hash_of(t) for t in taken), tuple(self._source(t) for t in taken)
+
+    def after(self, op: Operator) -> None:
+        execution = self._execution
+        if op.notes is None or execution is None:
+            return
+        func, (taken, takes, sources) = op.func, op.notes
+        made = [t for t in tree_flatten(op.result)[0] if isinstance(t, Tensor)]
+        written = [s for t, s, h in zip(taken, sources, takes, strict=True) if s and hash_of(t) != h]
+        execution.made.update(t.untyped_storage()._cdata for t in made if not func.is_view)
+        op_that_ran = Op(
+            op.name,
+            self.journal.module,
+            takes,
+            () if func._schema.name.startswith("aten::empty") else tuple(hash_of(t) for t in made),
+            tuple((tuple(t.shape), t.dtype) for t in made),
+            tuple(t.stride() for t in made if t.layout == torch.strided),
+            sources,
+            _settings(op.args, op.kwargs),
+            tuple(written),
+            op.draws,
+            func.is_view,
+        )
+        execution.ops.append(op_that_ran)
+
+    def _source(self, t: Tensor) -> str:
+        storage = t.untyped_storage()._cdata
+        return "" if storage in self._execution.made else self._sources.get(storage, "")
+
+
+class _Journal(Journal):
+    """One that is told of seeds of the host's generators as well."""
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        with self._seeds("random", random), self._seeds("numpy", np.random), super().attached():
+            yield
+
+    def _seeds(self, name: str, generator: Any) -> AbstractContextManager[Any]:
+        real = generator.seed
+
+        def seed(*args: Any, **kwargs: Any) -> Any:
+            for reader in self._readers:
+                reader.seeds(name)
+            return real(*args, **kwargs)
+
+        return mock.patch.object(generator, "seed", seed)
 
 
 def _closed_over(function: Any) -> dict[str, Leaf]:
@@ -205,48 +241,7 @@ class Identity:
         return f"a {type(self.value).__name__}"
 
 
-class _Ops(TorchDispatchMode):
-    """Writes down the operators of the region that runs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.execution: Execution | None = None
-        self.sources: Mapping[int, str] = {}
-        self.modules: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        execution = self.execution
-        if execution is None or func._schema.name.startswith("aten::detach"):
-            return func(*args, **(kwargs or {}))
-        taken = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor)]
-        takes = tuple(hash_of(t) for t in taken)
-        sources = tuple(self._source(t, execution) for t in taken)
-        result = func(*args, **(kwargs or {}))
-        made = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
-        written = [s for t, s, h in zip(taken, sources, takes, strict=True) if s and hash_of(t) != h]
-        execution.made.update(t.untyped_storage()._cdata for t in made if not func.is_view)
-        op = Op(
-            str(func),
-            self.modules[-1] if self.modules else "",
-            takes,
-            () if func._schema.name.startswith("aten::empty") else tuple(hash_of(t) for t in made),
-            tuple((tuple(t.shape), t.dtype) for t in made),
-            tuple(t.stride() for t in made if t.layout == torch.strided),
-            sources,
-            _settings(args, kwargs),
-            tuple(written),
-            torch.Tag.nondeterministic_seeded in func.tags,
-            func.is_view,
-        )
-        execution.ops.append(op)
-        return result
-
-    def _source(self, t: Tensor, execution: Execution) -> str:
-        storage = t.untyped_storage()._cdata
-        return "" if storage in execution.made else self.sources.get(storage, "")
-
-
-_OWN = (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode)
+_OWN = (Operators, _CachingTorchDispatchMode, _CachedTorchDispatchMode)
 
 
 def _settings(args: Any, kwargs: Any) -> tuple[Any, ...]:
@@ -315,7 +310,7 @@ def _watched(
 ) -> Evidence:
     kinds: dict[str, str] = {}
     watcher = _Watch(target, kinds)
-    seen = run(target, scenario, variant, seed, watcher)
+    seen = run(target, scenario, variant, seed, watcher.journal)
     evidence = Evidence(target, scenario, variant, plain, seen, differences, kinds=kinds)
     pairs = [(runs[0], runs[1:]) for runs in watcher.executions.values() if runs]
     for first, later in pairs:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from rematch.journal.regions import told
 from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.judge import judge
-from rematch.safe.regions import told
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
 from rematch.safe.verdict import Finding, Verdict, reservations

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
-from rematch.safe import regions, wide
+from rematch.journal import regions
+from rematch.safe import wide
 from rematch.safe.ambient import switches
 from rematch.safe.parts import strided_parts
 from rematch.safe.scenarios import Scenario, Variant

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.watch import Saves
+from rematch.journal.operators import Operator, Operators, Reader
 from rematch.protocol import Request
 from rematch.record import Record, value_entry
 from rematch.run import Run
@@ -20,19 +20,15 @@ _UNREAD = "0x0"
 """Stands for hashes that no law compares: recomputed values are not observed."""
 
 
-class _Results(TorchDispatchMode):
+class _Results(Reader):
     """Names the memory of what operators make."""
 
     def __init__(self, memory: Memory) -> None:
-        super().__init__()
         self._memory = memory
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for t in result if isinstance(result, (tuple, list)) else (result,):
-            if isinstance(t, Tensor):
-                self._memory.name(t)
-        return result
+    def after(self, op: Operator) -> None:
+        for t in op.made():
+            self._memory.name(t)
 
 
 class LayerSaves(Saves):
@@ -106,7 +102,7 @@ class TorchBackendRun(Run):
             graph.append(loss)
             return loss, outputs
 
-        with _Results(self._memory):
+        with Operators(_Results(self._memory)):
             results = differentiate(observed, arguments, trained)
         # The loss is still there, and with it the graph: what that did not let go of counts.
         self._note("after_backward")

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 from torch.distributed.tensor import DTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from rematch.journal.operators import Operator, Operators, Reader
 from rematch.record import Record
 
 ROWS = "rows"
@@ -20,13 +20,12 @@ _WAITS = {"wait_tensor", "wait_tensors", "_wrap_tensor_autograd"}
 """Operators of _c10d_functional that send nothing."""
 
 
-class Collectives(TorchDispatchMode):
+class Collectives(Reader):
     """Notes each collective with the sizes of its tensors, in order, and in a record those of forwards and
     backwards."""
 
     def __init__(self, record: Record, says: Callable[[str], None] = lambda what: None) -> None:
         """`says` is told of each before it begins: one that not all ranks call has no end."""
-        super().__init__()
         self._says = says
         self.seen: list[str] = []
         self.record = record
@@ -82,10 +81,18 @@ class Collectives(TorchDispatchMode):
             said[-1] += f", in or after {self._segment}"
         return " ".join(said)
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if any(issubclass(t, DTensor) for t in types):
-            # What it makes of the operator is to be seen.
-            return NotImplemented
+    @contextmanager
+    def seeing(self) -> Iterator[None]:
+        """Within, collectives are noted."""
+        with Operators(self):
+            yield
+
+    def skips(self, types: Sequence[type]) -> bool:
+        # What a DTensor makes of the operator is to be seen.
+        return any(issubclass(t, DTensor) for t in types)
+
+    def before(self, ran: Operator) -> None:
+        op, args = ran.func, ran.args
         if op.namespace == "c10d" or (op.namespace == "_c10d_functional" and op._opname not in _WAITS):
             tensors = [a for a in torch.utils._pytree.tree_leaves(args) if isinstance(a, Tensor)]
             sizes = " ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
@@ -107,7 +114,6 @@ class Collectives(TorchDispatchMode):
                 if kind == "reduce" and op.namespace != "c10d" and numbers[0].ndim == 1:
                     self._added.append(self.record.entries("collectives")[-1])
                     self._added[-1]["unit"] = -1
-        return op(*args, **(kwargs or {}))
 
 
 class _Gather(DefaultAllGather):

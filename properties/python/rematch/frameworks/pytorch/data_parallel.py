@@ -71,7 +71,7 @@ class _RunOfRows(TorchRun):
     def begin(self) -> None:
         super().begin()
         # A trial belongs to no step.
-        self.scopes.enter_context(self._model.seen)
+        self.scopes.enter_context(self._model.seen.seeing())
 
     def fail(self) -> None:
         with self._model.trial():

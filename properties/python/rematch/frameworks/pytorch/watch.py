@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.arrays import bits_of
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
+from rematch.journal.operators import Operator, OperatorsOfEager, Reader
 from rematch.layers import OUTPUTS
 from rematch.record import Record, hash64, value_entry
 
@@ -149,25 +149,6 @@ class Saves(Watch):
             return self._memory.keep(t, t.detach())
 
 
-class _Operators(TorchDispatchMode):
-    """Shows every operator that runs to an Eye, on its way below autograd."""
-
-    def __init__(self, eye: Eye) -> None:
-        super().__init__()
-        self._eye = eye
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Nothing is compiled here, and what guards against that is slow.
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **kwargs) if kwargs else func(*args)
-        if self._eye.place is not None:
-            self._eye.saw(func, args, result)
-        return result
-
-
 def _results_of(func: Any, result: Any) -> Sequence[Any]:
     if not isinstance(result, (tuple, list)):
         return (result,)
@@ -239,7 +220,7 @@ class Draws:
             )
 
 
-class Eye(Saves):
+class Eye(Saves, Reader):
     """Sees masks, results of operators, saved tensors and what is held as well."""
 
     def __init__(self, record: Record, memory: Memory, checkpointed: bool, values: bool, policies: bool) -> None:
@@ -248,7 +229,7 @@ class Eye(Saves):
         super().__init__(record, memory)
         self._results = checkpointed
         self._saves = values and not checkpointed
-        self._operators = _Operators(self)
+        self._operators = OperatorsOfEager(self)
         self._policies = policies
         self._shown = False
         """Whether every operator is shown, and not those of layers only."""
@@ -354,7 +335,11 @@ class Eye(Saves):
             entered=place.entered,
         )
 
-    def saw(self, func: Any, args: Any, result: Any) -> None:
+    def after(self, op: Operator) -> None:
+        if self.place is not None:
+            self._saw(op.func, op.args, op.result)
+
+    def _saw(self, func: Any, args: Any, result: Any) -> None:
         """An operator has run within a layer."""
         place = self.place
         at = self._obedience.ran(place, func)

@@ -6,18 +6,18 @@ Nothing here waits for a device until two executions are compared.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from rematch.fingerprint import Fingerprints, flattened
-from rematch.safe import regions
+from rematch.journal import regions
+from rematch.journal.fingerprint import Fingerprints, flattened
+from rematch.journal.operators import Operator, OperatorsAroundCompiled, Reader
 
 _PLAIN = {Tensor, nn.Parameter, nn.Buffer}
 _SKIPPED = tuple(
@@ -151,43 +151,31 @@ class Modules:
         return cls._OTHER
 
 
-class Operators(TorchDispatchMode):
-    """Notes what operators compute, for all executions under way in this thread."""
+class Computations(Reader):
+    """Notes what operators compute, for all executions under way in one thread, and lets `unseen` know what it
+    cannot."""
 
-    supports_higher_order_operators = True
     _known: dict[Any, tuple[str, int, bool]] = {}
 
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Compiled code stays compiled: it would compute other bits if it were not."""
-        return True
-
     def __init__(self, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
-        super().__init__()
         self.executions: list[Execution] = []
         self.modules: Any = None
         self._fingerprints, self._keep, self._unseen = fingerprints, keep, unseen
+        self.mode = OperatorsAroundCompiled(self, unseen=lambda op, error: unseen(f"{op}: {type(error).__name__}: {error}"))
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        known = self._known.get(func)
-        if known is None:
-            known = self._known[func] = _known(func)
-        text, results, draws = known
-        place: tuple[str, nn.Module | None] | None = ("", None)
-        try:
-            place = self.modules.at(sys._getframe(), self.executions[-1].around)
-            if place is not None:
-                self._read(text, place, _tensors((*args, *kwargs.values())))
-        except Exception as error:
-            self._unseen(f"what {text} reads: {type(error).__name__}: {error}")
-        result = func(*args, **kwargs)
+    def before(self, op: Operator) -> None:
+        place = self.modules.at(sys._getframe(), self.executions[-1].around)
         if place is not None:
-            try:
-                self._made(text, place, results, draws, _tensors((result,)))
-            except Exception as error:
-                self._unseen(f"what {text} computes: {type(error).__name__}: {error}")
-        return result
+            known = self._known.get(op.func)
+            if known is None:
+                known = self._known[op.func] = _known(op.func)
+            op.notes = place, known
+            self._read(known[0], place, op.taken())
+
+    def after(self, op: Operator) -> None:
+        if op.notes is not None:
+            place, (text, results, draws) = op.notes
+            self._made(text, place, results, draws, op.made())
 
     def _read(self, text: str, place: tuple[str, nn.Module | None], tensors: Iterable[Tensor]) -> None:
         for t in tensors:
@@ -225,23 +213,6 @@ class Operators(TorchDispatchMode):
             if stride == 1:
                 return Noted(entry, None, flat.clone(), 1)
             return Noted(entry, self._fingerprints.of(flat), flat[::stride].clone(), stride)
-
-
-_kinds: dict[type, tuple[bool, bool]] = {}
-"""Whether a class is one of tensors, or of sequences."""
-
-
-def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:
-    for value in values:
-        kind = type(value)
-        # The check of instances by PyTorch takes longer than a small operator.
-        known = _kinds.get(kind)
-        if known is None:
-            known = _kinds[kind] = issubclass(kind, Tensor), issubclass(kind, (list, tuple))
-        if known[0]:
-            yield value
-        elif known[1]:
-            yield from _tensors(value)
 
 
 def _known(func: Any) -> tuple[str, int, bool]:

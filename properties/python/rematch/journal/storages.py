@@ -6,15 +6,19 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-GIVEN, FORWARD, RECOMPUTATION, BACKWARD, OPTIMIZER = "given", "forward", "recomputation", "backward", "optimizer"
+from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
+from rematch.journal.operators import Operator, Reader
+
+GIVEN, OPTIMIZER = "given", "optimizer"
+"""Phases beside those of a journal: what was there before the run, and the step of the optimizer."""
 
 
 @dataclass(slots=True)
@@ -74,12 +78,11 @@ class Curve:
         return max(self.marks, key=lambda mark: mark.most)
 
 
-class StorageMeter(TorchDispatchMode):
+class StorageMeter(Reader):
     """Counts the storages of all tensors that operators return. What an operator takes and gives back while
     it runs is not seen. Works on fake tensors, too."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.curve = Curve()
         self.phase, self.module = FORWARD, ""
         self._live = 0
@@ -115,27 +118,27 @@ class StorageMeter(TorchDispatchMode):
         finally:
             self.phase = before
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        now, last = len(self.curve.live), self.curve.marks[-1]
-        if last.at == now:
+    def before(self, op: Operator) -> None:
+        last = self.curve.marks[-1]
+        if last.at == len(self.curve.live):
             # What Python let go of after the mark belongs to what was before it.
             last.live = last.most = self._live
-        result = func(*args, **(kwargs or {}))
+
+    def after(self, op: Operator) -> None:
+        now, last = len(self.curve.live), self.curve.marks[-1]
         made: Allocation | None = None
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                for storage in storages(leaf):
-                    made = made or Allocation(0, now, self.phase, self.module, str(func))
-                    if self._see(storage, made):
-                        made = None
+        results = [leaf for leaf in tree_leaves(op.result) if isinstance(leaf, Tensor)]
+        for storage in chain.from_iterable(map(storages, results)):
+            made = made or Allocation(0, now, self.phase, self.module, op.name)
+            if self._see(storage, made):
+                made = None
         self.curve.live.append(self._live)
         last.most = max(last.most, self._live)
         if self.phase == RECOMPUTATION:
-            operations = sum(leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, Tensor))
-            if func.overloadpacket in flop_registry:
-                operations = flop_registry[func.overloadpacket](*args, **(kwargs or {}), out_val=result)
+            operations = sum(t.numel() for t in results)
+            if op.func.overloadpacket in flop_registry:
+                operations = flop_registry[op.func.overloadpacket](*op.args, **op.kwargs, out_val=op.result)
             self.curve.operations[last.name] = self.curve.operations.get(last.name, 0) + int(operations)
-        return result
 
     def _see(self, storage: Any, allocation: Allocation) -> bool:
         name, size = storage._cdata, storage.nbytes()

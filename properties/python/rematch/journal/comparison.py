@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from rematch.executions import Entry, Execution, Noted
-from rematch.fingerprint import bits
+from rematch.journal.executions import Entry, Execution, Noted
+from rematch.journal.fingerprint import bits
 
 ROUNDING = 8
 """Units in the last place of the largest element. Results that are off no further are counted and not told where a

@@ -1,0 +1,104 @@
+"""A journal of one run: operators, submodules and checkpointed regions, told to readers as they come."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from rematch.journal.operators import Execution, Operators, Reader, Unseen, overrides
+from rematch.journal.regions import Region, Regions, told
+
+FORWARD, BACKWARD, RECOMPUTATION = "forward", "backward", "recomputation"
+"""Phases of a run. What runs outside of the backward and of recomputations is in the forward, whoever calls it."""
+
+
+def warning_of(who: str) -> Unseen:
+    """What warns of whatever was not seen."""
+
+    def warn(what: str, error: Exception) -> None:
+        warnings.warn(f"{who}, not seen: {what}: {type(error).__name__}: {error}", stacklevel=2)
+
+    return warn
+
+
+class Journal(Regions):
+    """Tells `readers` what runs while it is open: with `modules`, by name, also which of them run. What no reader asks
+    for is not looked at. Errors of readers are handed to `unseen`; they never reach what runs."""
+
+    def __init__(self, modules: Mapping[str, nn.Module], *readers: Reader, unseen: Unseen) -> None:
+        super().__init__()
+        self._named, self._readers, self._unseen = modules, readers, unseen
+        self._operators = Operators(*readers, unseen=unseen)
+        self._running: list[str] = []
+        self._recomputing = 0
+
+    @property
+    def number(self) -> int:
+        """That of the operator that ran last."""
+        return self._operators.number
+
+    @property
+    def module(self) -> str:
+        """The name of the innermost submodule that runs; "" for the model itself, and outside."""
+        return self._running[-1] if self._running else ""
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether a recomputation is under way."""
+        return self._recomputing > 0
+
+    @property
+    def phase(self) -> str:
+        """FORWARD, BACKWARD or RECOMPUTATION."""
+        if self.recomputes:
+            return RECOMPUTATION
+        return BACKWARD if torch._C._current_graph_task_id() >= 0 else FORWARD
+
+    @contextmanager
+    def open(self) -> Iterator[Journal]:
+        """Within, readers are told. Nothing is left behind, whatever happens."""
+        with told(self), self.attached():
+            yield self
+
+    @contextmanager
+    def attached(self) -> Iterator[None]:
+        """The same but for regions, of which told() tells."""
+        with ExitStack() as stack:
+            for name, module in self._named.items():
+                stack.callback(module.register_forward_pre_hook(lambda *_, n=name: self._enter(n)).remove)
+                leave = module.register_forward_hook(lambda *a, n=name: self._leave(n, a[-1]), always_call=True)
+                stack.callback(leave.remove)
+            if any(overrides(reader, method) for reader in self._readers for method in ("before", "after")):
+                stack.enter_context(self._operators)
+            yield
+
+    def begin(self, region: Region, recomputes: bool) -> Any:
+        self._recomputing += recomputes
+        execution = Execution(region, recomputes)
+        self._tell("begins", execution)
+        return execution
+
+    def end(self, token: Any) -> None:
+        self._tell("ends", token)
+        self._recomputing -= token.recomputes
+
+    def _enter(self, name: str) -> None:
+        self._running.append(name)
+        self._tell("enters", name)
+
+    def _leave(self, name: str, returned: Any) -> None:
+        if self._running:
+            self._running.pop()
+        self._tell("leaves", name, returned)
+
+    def _tell(self, method: str, *what: Any) -> None:
+        for reader in self._readers:
+            try:
+                getattr(reader, method)(*what)
+            except Exception as error:
+                self._unseen(f"{method} {what[0] if isinstance(what[0], str) else 'a region'}", error)
