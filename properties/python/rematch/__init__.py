@@ -4,20 +4,23 @@ A subject runs the harness's cases on an implementation of activation checkpoint
 what it sees. Implement `Subject` and call `serve()`; `rematch.pytorch` does so for PyTorch.
 `judge()` and `assert_checkpoint_safe()` judge a module, `judge_model()` a model, `plan_model()` chooses what to
 checkpoint within a budget, `observe()` counts what happens, and `watch()` compares recomputations in a running job.
+`record()` writes a run into a file, which `judge_journal()` judges anywhere.
 """
 
 from typing import Any
 
 _HOMES = {
-    "Record": "record",
+    "Record": "records",
     "Request": "protocol",
     "Subject": "protocol",
     "Unsupported": "protocol",
     "assert_checkpoint_safe": "safe",
     "judge": "safe",
+    "judge_journal": "recording",
     "judge_model": "safe",
     "observe": "observation",
     "plan_model": "plan",
+    "record": "recording",
     "serve": "protocol",
     "watch": "watching",
 }
@@ -30,9 +33,11 @@ __all__ = [
     "Unsupported",
     "assert_checkpoint_safe",
     "judge",
+    "judge_journal",
     "judge_model",
     "observe",
     "plan_model",
+    "record",
     "serve",
     "watch",
 ]

@@ -23,6 +23,7 @@ the words that follow its name."""
 
 OURS = {
     "safe": ("rematch.cli.safe", "say whether a module computes the same when it is checkpointed, and why not"),
+    "judge": ("rematch.cli.judge", "say what recomputed otherwise in a run that rematch.record() wrote down"),
     "plan": ("rematch.cli.plan", "say which blocks of a model to checkpoint, for a budget of bytes"),
     "zoo": ("rematch.cli.zoo", "judge small random models of libraries such as timm"),
 }

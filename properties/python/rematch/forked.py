@@ -8,7 +8,7 @@ import resource
 from collections.abc import Callable
 
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 
 
 def forked(run: Callable[[Request, Record], None], request: Request, record: Record) -> None:

@@ -19,7 +19,7 @@ from rematch.description import COMMON, SEEN, Description, Pending, Place
 from rematch.library import modules, of_library
 from rematch.promises import NONE, SHARE, broken
 from rematch.protocol import Request, Subject, Unsupported
-from rematch.record import Record
+from rematch.records import Record
 from rematch.run import Run
 from rematch.script import export
 from rematch.steps import Steps

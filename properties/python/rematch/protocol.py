@@ -15,7 +15,7 @@ import numpy as np
 
 from rematch.arrays import decode
 from rematch.case import Case, Model, case_from_json, model_from_json
-from rematch.record import Bits, Record
+from rematch.records import Bits, Record
 
 VERSION = 1
 """The version of the protocol."""

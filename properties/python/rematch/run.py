@@ -12,7 +12,7 @@ import numpy as np
 from rematch.case import Case
 from rematch.description import Description, Pending, Place
 from rematch.protocol import Request
-from rematch.record import Record, hash64
+from rematch.records import Record, hash64
 from rematch.source import Source, evaluation, parameter_names
 from rematch.steps import Steps
 

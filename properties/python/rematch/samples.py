@@ -24,7 +24,7 @@ from rematch.framework import Framework
 from rematch.layers import Module
 from rematch.library import SHAPES, Library
 from rematch.protocol import Arrays, Request
-from rematch.record import Record
+from rematch.records import Record
 
 VALUES = {
     **dict.fromkeys(("kernel_size", "pool_size", "size", "strides", "stride", "depth", "group_size"), "2"),

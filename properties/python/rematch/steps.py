@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 
 
 class TrialError(RuntimeError):

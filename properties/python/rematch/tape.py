@@ -15,7 +15,7 @@ import numpy as np
 from rematch.case import PROMISE, Parameter
 from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.protocol import Request
-from rematch.record import Record, hash64, value_entry
+from rematch.records import Record, hash64, value_entry
 from rematch.source import parameter_names
 from rematch.steps import TrialError
 

@@ -50,6 +50,22 @@ class Finding:
     comparison: Comparison
     times: int = 1
 
+    @classmethod
+    def of(cls, comparison: Comparison, step: int, rank: int | None) -> Finding:
+        """That of a comparison in which something differs."""
+        leading = comparison.first or comparison.astray or comparison.states[0]
+        element = leading.element if isinstance(leading, Difference) else None
+        return cls(step, rank, leading.module, leading.operator, element, comparison)
+
+    def added_to(self, findings: list[Finding]) -> Finding | None:
+        """Adds it, or counts it as one of the same place, which is returned."""
+        known = next((f for f in findings if (f.module, f.operator) == (self.module, self.operator)), None)
+        if known is None:
+            findings.append(self)
+        else:
+            known.times += 1
+        return known
+
     def __str__(self) -> str:
         where = f"step {self.step}" + ("" if self.rank is None else f", rank {self.rank}")
         return f"rematch.watch, {where}: {_text(self.comparison)}"
@@ -181,16 +197,22 @@ class Watch(Regions):
         try:
             with torch.no_grad(), torch._C._DisableTorchDispatch():
                 execution.close(self._fingerprints)
-                if recomputes:
-                    comparison = compare(region.memory[1], execution)
-                    self.compared += 1
-                    self.rounded += comparison.rounded
-                else:
+                comparison = self._over(region, execution, memory[2], recomputes)
+                if not recomputes:
                     region.memory = memory
         except Exception as error:
             self._unseen(f"a region in {execution.around or 'the model'}: {type(error).__name__}: {error}")
         if comparison is not None and not comparison.same:
             self._tell(comparison, memory[2])
+
+    def _over(self, region: Region, execution: Execution, step: int, recomputes: bool) -> Comparison | None:
+        """A region that was noted is over. Returns how a recomputation compares with its forward."""
+        if not recomputes:
+            return None
+        comparison = compare(region.memory[1], execution)
+        self.compared += 1
+        self.rounded += comparison.rounded
+        return comparison
 
     @staticmethod
     def _ignores(region: Region) -> bool:
@@ -200,14 +222,8 @@ class Watch(Regions):
         return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
     def _tell(self, comparison: Comparison, step: int) -> None:
-        leading = comparison.first or comparison.astray or comparison.states[0]
-        element = leading.element if isinstance(leading, Difference) else None
-        finding = Finding(step, _rank(), leading.module, leading.operator, element, comparison)
-        known = next((f for f in self.findings if (f.module, f.operator) == (finding.module, finding.operator)), None)
-        if known is None:
-            self.findings.append(finding)
-        else:
-            known.times += 1
+        finding = Finding.of(comparison, step, rank())
+        known = finding.added_to(self.findings)
         if self._on_difference == "raise":
             raise RecomputationDiffers(finding)
         if self._on_difference != "warn":
@@ -294,6 +310,7 @@ def _compiled(module: nn.Module) -> bool:
     return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
 
 
-def _rank() -> int | None:
+def rank() -> int | None:
+    """That of torch.distributed; None where it is not used."""
     group = torch.distributed
     return group.get_rank() if group.is_available() and group.is_initialized() else None

@@ -161,7 +161,10 @@ class Computations(Reader):
         self.executions: list[Execution] = []
         self.modules: Any = None
         self._fingerprints, self._keep, self._unseen = fingerprints, keep, unseen
-        self.mode = OperatorsAroundCompiled(self, unseen=lambda op, error: unseen(f"{op}: {type(error).__name__}: {error}"))
+        self.mode = OperatorsAroundCompiled(self, unseen=self._not_seen)
+
+    def _not_seen(self, what: str, error: Exception) -> None:
+        self._unseen(f"{what}: {type(error).__name__}: {error}")
 
     def before(self, op: Operator) -> None:
         place = self.modules.at(sys._getframe(), self.executions[-1].around)

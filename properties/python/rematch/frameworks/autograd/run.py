@@ -10,7 +10,7 @@ from autograd.tracer import isbox
 
 from rematch.protocol import Request
 from rematch.reached import Arrays, reached
-from rematch.record import Record
+from rematch.records import Record
 from rematch.run import Run
 
 

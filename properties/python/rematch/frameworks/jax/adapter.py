@@ -21,7 +21,7 @@ from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
 from rematch.frameworks.jax.saved import OF_ARRAYS, Eager, Step
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 
 def compiled(step: Any) -> Any:
     return step

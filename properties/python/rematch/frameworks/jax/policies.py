@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from rematch.case import Case
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 
 POLICY = "policy"
 """The option that names the policy of all segments."""

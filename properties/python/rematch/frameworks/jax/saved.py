@@ -20,7 +20,7 @@ from jax.extend.core import Var
 
 from rematch.description import Description, Place
 from rematch.protocol import Request
-from rematch.record import Record, hash64
+from rematch.records import Record, hash64
 from rematch.run import Run
 
 OF_STEPS = frozenset({"saved_bytes", "saved_tensors"})

@@ -13,7 +13,7 @@ from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.watch import Saves
 from rematch.journal.operators import Operator, Operators, Reader
 from rematch.protocol import Request
-from rematch.record import Record, value_entry
+from rematch.records import Record, value_entry
 from rematch.run import Run
 
 _UNREAD = "0x0"

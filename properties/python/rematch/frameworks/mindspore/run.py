@@ -12,7 +12,7 @@ from mindspore.common.api import _pynative_executor
 
 from rematch.description import Description
 from rematch.protocol import Request
-from rematch.record import Record, value_entry
+from rematch.records import Record, value_entry
 from rematch.run import Run
 
 OBSERVED = frozenset({"saved_bytes", "saved_tensors"})

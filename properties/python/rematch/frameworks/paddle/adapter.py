@@ -25,7 +25,7 @@ from rematch.forked import forked
 from rematch.frameworks.paddle.layers import KINDS, LIBRARY, MODULES, Jitter, add, concat, fit, floats, from_stream, mul, twice
 from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.protocol import Request, Unsupported
-from rematch.record import Record
+from rematch.records import Record
 from rematch.steps import Steps
 from rematch.tape import Kept, Tape
 

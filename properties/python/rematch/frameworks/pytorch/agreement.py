@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rematch.arrays import bits_of
-from rematch.record import Record
+from rematch.records import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""

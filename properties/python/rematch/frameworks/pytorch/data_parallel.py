@@ -42,7 +42,7 @@ from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves, Watch
 from rematch.protocol import Arrays, Request, Unsupported
-from rematch.record import Record
+from rematch.records import Record
 
 # A backward for some tensors does not reach parameters of FSDP2, which are other tensors while they are whole, and
 # reductions of DDP belong to one backward that follows its forward.

@@ -19,7 +19,7 @@ from rematch.frameworks.pytorch.operators import INFERENCE, SCOPES
 from rematch.frameworks.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.frameworks.pytorch.watch import Watch, to_numpy
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 from rematch.steps import Steps, TrialError
 
 

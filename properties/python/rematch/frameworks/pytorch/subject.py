@@ -26,7 +26,7 @@ from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Eye, Saves, Watch
 from rematch.protocol import Request, Unsupported
-from rematch.record import Record
+from rematch.records import Record
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",

@@ -19,7 +19,7 @@ from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
 from rematch.layers import OUTPUTS
-from rematch.record import Record, hash64, value_entry
+from rematch.records import Record, hash64, value_entry
 
 
 def to_numpy(t: Tensor) -> np.ndarray:

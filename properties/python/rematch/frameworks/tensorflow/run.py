@@ -26,7 +26,7 @@ from rematch.frameworks.tensorflow.saved import (
     united,
 )
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 from rematch.run import Run
 
 OF_FORWARDS = frozenset({"saved_bytes", "released_bytes", "held_bytes"})

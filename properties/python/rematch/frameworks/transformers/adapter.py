@@ -21,7 +21,7 @@ from rematch.frameworks.pytorch.held import held_by
 from rematch.frameworks.pytorch.model import Block
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.protocol import Request
-from rematch.record import Record
+from rematch.records import Record
 
 _OTHERS = ("batch_norm", "group_norm", "rms_norm", "silu", "gelu", "sigmoid", "softmax", "rrelu")
 _OTHERS += ("delayed_scaling", "spectral_norm", "kv_cache", "gru", "lstm", "moe", "hooked")

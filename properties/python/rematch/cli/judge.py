@@ -1,0 +1,36 @@
+"""`rematch judge`: what `watch` would have said of a run, from its journal."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rematch.cli.safe import refuse
+
+EXAMPLE = """\
+A journal is what `with rematch.record(model, "run.journal"):` around a training step writes, on any machine.
+
+Exit status 0: every recomputation computed what its forward did; 1: one did not, or none was compared; 2: no journal.
+"""
+
+
+def main(arguments: list[str]) -> None:
+    """Raises SystemExit: 1 a recomputation differs, or there is none, 2 a wrong argument, or no journal."""
+    parser = argparse.ArgumentParser(
+        prog="rematch judge",
+        description="Compares the recomputations of a recorded run with their forwards.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("journal", metavar="FILE", help="a journal")
+    parser.add_argument("--json", action="store_true", help="prints JSON")
+    given = parser.parse_args(arguments)
+    from rematch.recording import judge_journal
+
+    try:
+        judged = judge_journal(given.journal)
+    except (OSError, ValueError) as error:
+        refuse(given.journal, str(error))
+    print(json.dumps(judged.to_json(), indent=2) if given.json else judged)
+    if judged.findings or not judged.compared:
+        raise SystemExit(1)

@@ -1,0 +1,122 @@
+"""Journals as files: JSON lines, one for each region that ran, so that a run is judged on another machine."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import Tensor
+
+from rematch.journal.executions import Entry, Execution, Noted
+
+FORMAT = 1
+
+
+class NoJournal(ValueError):
+    """A file is no journal, or one that this version cannot read."""
+
+
+class Writer:
+    """Writes a journal line by line. A last line seals it; one that lacks it ended with its process."""
+
+    def __init__(self, file: TextIO, header: dict[str, Any]) -> None:
+        self._file, self._number = file, 0
+        self._write({"journal": FORMAT, **header})
+
+    def add(self, execution: Execution, **where: Any) -> None:
+        """Adds a region that is over: its fingerprints are there."""
+        assert execution.prints is not None
+        self._number += 1
+        self._write({"number": self._number, **where, **_to_json(execution)})
+
+    def seal(self, error: str) -> None:
+        """The run is over; `error`: what ended it, empty where nothing did."""
+        self._write({"sealed": self._number, "error": error})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], Iterator[tuple[dict[str, Any], Execution]], list[str | None]]:
+    """The header, then, as they are asked for, each region with where it ran; the list then holds what ended the run,
+    None if the journal is not sealed. Raises NoJournal, OSError."""
+    lines = _lines(Path(path))
+    header = next(lines, None)
+    if header is None or header.get("journal") != FORMAT:
+        raise NoJournal(f"{path}: a journal of format {FORMAT} expected")
+    ended: list[str | None] = [None]
+
+    def executions() -> Iterator[tuple[dict[str, Any], Execution]]:
+        for line in lines:
+            if "sealed" in line:
+                ended[0] = line["error"]
+            else:
+                yield line, _from_json(line)
+
+    return header, executions(), ended
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for number, text in enumerate(file, 1):
+            if not text.endswith("\n"):
+                # The process ended while it wrote this.
+                return
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                line = None
+            if not isinstance(line, dict):
+                raise NoJournal(f"{path}, line {number}: a JSON object expected")
+            yield line
+
+
+def _to_json(execution: Execution) -> dict[str, Any]:
+    prints = execution.prints.tolist() if execution.prints is not None else []
+    reads = list(execution.reads)
+    return {
+        "around": execution.around,
+        "reentrant": execution.reentrant,
+        "results": [_noted(noted) for noted in execution.results],
+        "reads": {name: [execution.read_at[name], *_noted(execution.reads[name])] for name in reads},
+        "wrote": list(execution.wrote),
+        "prints": prints,
+    }
+
+
+def _from_json(line: dict[str, Any]) -> Execution:
+    execution = Execution(line["around"], line["reentrant"])
+    execution.results = [_note(noted) for noted in line["results"]]
+    for name, (at, *noted) in line["reads"].items():
+        execution.reads[name], execution.read_at[name] = _note(noted), at
+    execution.wrote = dict.fromkeys(line["wrote"], torch.tensor(0))
+    if line["prints"]:
+        execution.prints = torch.tensor(line["prints"], dtype=torch.int64)
+    return execution
+
+
+def _noted(noted: Noted) -> list[Any]:
+    e = noted.entry
+    kept = noted.kept.detach().cpu().contiguous()
+    data = base64.b64encode(kept.view(torch.uint8).numpy().tobytes()).decode("ascii")
+    return [e.module, e.operator, e.result, list(e.shape), _name(e.dtype), e.draws, e.exact, noted.stride, data]
+
+
+def _note(noted: list[Any]) -> Noted:
+    module, operator, result, shape, dtype, draws, exact, stride, data = noted
+    kind = getattr(torch, dtype)
+    entry = Entry(module, operator, result, torch.Size(shape), kind, draws, exact)
+    return Noted(entry, None, _elements(base64.b64decode(data), kind), stride)
+
+
+def _elements(data: bytes, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,122 @@
+"""Recording what the checkpointed regions of a run compute into a file, and judging such a file anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rematch.journal.comparison import Comparison, compare
+from rematch.journal.executions import Execution
+from rematch.journal.file import Writer, read
+from rematch.journal.regions import Region
+from rematch.watching import Finding, Watch, rank
+
+
+@dataclass
+class Judgement:
+    """What `watch` would have said of a run, from its journal."""
+
+    header: dict[str, Any]
+    findings: list[Finding] = field(default_factory=list)
+    regions: int = 0
+    """Forwards of checkpointed regions."""
+    compared: int = 0
+    """Recomputations."""
+    rounded: int = 0
+    ended: str | None = None
+    """What ended the run; empty where nothing did, None where its process ended without a word."""
+
+    @property
+    def not_seen(self) -> list[str]:
+        """What the journal cannot tell, in sentences."""
+        found = []
+        if self.ended is None:
+            found.append("the journal is not sealed: the process ended while it was written")
+        elif self.ended:
+            found.append(f"the run ended in an error: {self.ended}")
+        if not self.regions:
+            found.append("no call of checkpoint() ran in a forward of the model, in training mode")
+        elif not self.compared:
+            found.append("no region was recomputed")
+        return found
+
+    def __str__(self) -> str:
+        header = self.header
+        what = f"{header['model']}, PyTorch {header['torch']}: {self.regions} regions, {self.compared} recomputations"
+        lines = [what, *(str(finding) for finding in self.findings)]
+        if self.compared and not self.findings:
+            lines.append("every recomputation computed what its forward did")
+        return "\n".join([*lines, *(f"not seen: {sentence}" for sentence in self.not_seen)])
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it, for programs."""
+        names = ("step", "rank", "module", "operator", "times")
+        findings = [{**{name: getattr(f, name) for name in names}, "text": str(f)} for f in self.findings]
+        counts = {"regions": self.regions, "compared": self.compared, "rounded": self.rounded}
+        return {**self.header, **counts, "findings": findings, "not_seen": self.not_seen}
+
+
+class _Recording(Watch):
+    """A watch that writes down what it would compare."""
+
+    def __init__(self, model: nn.Module, writer: Writer, keep_bytes: int) -> None:
+        super().__init__(model, 1, lambda finding: None, keep_bytes)
+        self._writer = writer
+
+    def _over(self, region: Region, execution: Execution, step: int, recomputes: bool) -> Comparison | None:
+        if execution.prints is not None:
+            self._writer.add(execution, step=step, region=region.number, recomputes=recomputes)
+        return None
+
+
+@contextmanager
+def record(model: nn.Module, path: str | Path, keep_bytes: int = 1 << 12) -> Iterator[None]:
+    """Writes what the checkpointed regions of `model` compute within into a file, for `rematch judge FILE`.
+
+        with rematch.record(model, "run.journal"):
+            train(model, batch)
+
+    Every training step within is written: a fingerprint of the result of each operator, and of each parameter, buffer
+    and argument that it reads, with up to `keep_bytes` bytes of its elements. Numbers stay what they are. The file is
+    sealed when the block is left, with the error that ended it, if one did. Raises OSError where it cannot be written,
+    ValueError for fewer than 8 bytes.
+    """
+    with open(path, "w", encoding="utf-8") as file:
+        device = next((p.device for p in model.parameters()), torch.device("cpu"))
+        where = torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
+        versions = {"torch": torch.__version__, "device": where, "ATen": torch.backends.cpu.get_cpu_capability()}
+        writer = Writer(file, {"model": type(model).__name__, **versions, "rank": rank()})
+        error = ""
+        try:
+            with _Recording(model, writer, keep_bytes):
+                yield
+        except BaseException as raised:
+            error = f"{type(raised).__name__}: {raised}"
+            raise
+        finally:
+            writer.seal(error)
+
+
+def judge_journal(path: str | Path) -> Judgement:
+    """Compares the recomputations of a journal with their forwards. Raises NoJournal, OSError."""
+    header, executions, ended = read(path)
+    judged = Judgement(header)
+    forwards: dict[int, Execution] = {}
+    for where, execution in executions:
+        if not where["recomputes"]:
+            judged.regions += 1
+            forwards[where["region"]] = execution
+            continue
+        comparison = compare(forwards[where["region"]], execution)
+        judged.compared += 1
+        judged.rounded += comparison.rounded
+        if not comparison.same:
+            Finding.of(comparison, where["step"], header["rank"]).added_to(judged.findings)
+    judged.ended = ended[0]
+    return judged

@@ -1,0 +1,119 @@
+"""A recorded run is judged as a watch would have judged it, on any machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+from watched import Transformer, train  # noqa: E402
+
+import rematch  # noqa: E402
+from rematch.journal.file import NoJournal  # noqa: E402
+from rematch.recording import judge_journal  # noqa: E402
+
+VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
+
+
+def model_of(reentrant, noise=0.0, **options):
+    torch.manual_seed(0)
+    model = Transformer(use_reentrant=reentrant, **options)
+    model.layers[3].moe.router.noise = noise
+    return model
+
+
+def trained(model, path=None, between=lambda: None, dtype=None):
+    """What a watch finds in two steps, or what judges the journal of the same."""
+    torch.manual_seed(1)
+    if path is None:
+        with rematch.watch(model, 1, on_difference=lambda finding: None, keep_bytes=1 << 12) as watch:
+            train(model, 2, between)
+        return watch
+    with rematch.record(model, path):
+        train(model, 2, between)
+    return judge_journal(path)
+
+
+@VARIANTS
+@pytest.mark.parametrize("what", ["sound", "noise", "masks", "written"])
+def test_a_journal_says_what_a_watch_says(tmp_path, reentrant, what):
+    def of(path=None):
+        model = model_of(reentrant, 0.5 * (what == "noise"), preserve_rng_state=what != "masks")
+
+        def write():
+            with torch.no_grad():
+                model.layers[2].attention.out_proj.weight[3, 5] += what == "written"
+
+        return trained(model, path, write)
+
+    watch, judged = of(), of(tmp_path / "run.journal")
+    assert [str(f) for f in judged.findings] == [str(f) for f in watch.findings]
+    assert [f.times for f in judged.findings] == [f.times for f in watch.findings]
+    assert (judged.compared, judged.rounded) == (watch.compared, watch.rounded)
+    assert bool(judged.findings) == (what != "sound")
+    assert judged.not_seen == []
+
+
+class Block(nn.Module):
+    def __init__(self, forward):
+        super().__init__()
+        self.layer, self.run = nn.Linear(3, 3), forward
+
+    def forward(self, x):
+        return checkpoint(lambda x: self.run(self.layer(x)), x, use_reentrant=False).abs().sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.complex64])
+def test_elements_of_any_dtype_are_written_and_read(tmp_path, dtype):
+    count = iter(range(9))
+    model = Block(lambda y: (y.to(dtype) * torch.tensor(1 + next(count)).to(dtype)).abs())
+    with rematch.record(model, tmp_path / "j"):
+        model(torch.ones(2, 3)).backward()
+    [finding] = judge_journal(tmp_path / "j").findings
+    assert (finding.operator, finding.element, finding.comparison.first.differing) == ("aten.mul.Tensor", 0, 6)
+    assert finding.comparison.first.now == pytest.approx(2 * finding.comparison.first.was)
+
+
+def test_a_journal_says_how_the_run_ended(tmp_path):
+    model = Block(torch.sin)
+    with pytest.raises(KeyError), rematch.record(model, tmp_path / "j"):
+        model(torch.ones(2, 3)).backward()
+        raise KeyError("lost")
+    judged = judge_journal(tmp_path / "j")
+    assert (judged.regions, judged.compared) == (1, 1)
+    assert judged.not_seen == ["the run ended in an error: KeyError: 'lost'"]
+    text = (tmp_path / "j").read_text()
+    # The process ends: within the seal, or within the line of the recomputation.
+    for kept, compared in ((text.rindex("sealed"), 1), (text.rindex("prints"), 0)):
+        (tmp_path / "j").write_text(text[:kept] if compared else text[: text.rindex("\n", 0, kept) + 9])
+        judged = judge_journal(tmp_path / "j")
+        assert judged.compared == compared
+        assert judged.not_seen[0] == "the journal is not sealed: the process ended while it was written"
+
+
+@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n'])
+def test_what_is_no_journal_is_refused(tmp_path, text):
+    (tmp_path / "j").write_text(text)
+    with pytest.raises(NoJournal, match="expected"):
+        judge_journal(tmp_path / "j")
+
+
+def test_the_command_tells_by_its_status(tmp_path):
+    def judged(*words):
+        done = subprocess.run([sys.executable, "-m", "rematch", "judge", *words], capture_output=True, text=True)
+        return done.returncode, done.stdout, done.stderr
+
+    for noise in (0.0, 0.5):
+        trained(model_of(False, noise), tmp_path / f"{noise}")
+    status, out, _ = judged(str(tmp_path / "0.0"))
+    assert status == 0 and out.endswith("every recomputation computed what its forward did\n")
+    status, out, _ = judged(str(tmp_path / "0.5"), "--json")
+    assert status == 1 and json.loads(out)["findings"][0]["module"] == "layers.3.moe.router"
+    status, out, err = judged(str(tmp_path / "none"))
+    assert status == 2 and not out and "No such file" in err and "Traceback" not in err
