@@ -250,6 +250,8 @@ std::string hunt_text(const CheckReport& r) {
   if (const auto device = r.versions.find("device"); device != r.versions.end()) {
     text += "device: " + device->second +
             "\nrecord hashes are comparable only where all of this is equal\n";
+  } else if (!r.versions.empty()) {
+    text += "versions: " + text_of(r.versions) + "\n";
   }
   return text;
 }
