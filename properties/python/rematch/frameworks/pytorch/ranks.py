@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import gc
 import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from itertools import zip_longest
@@ -40,6 +41,17 @@ answer with a true `failed` is one of a rank that has given up."""
 
 class Lost(Exception):
     """A rank gave no answer; the text says which one, and where each was."""
+
+
+def _let_go_of_groups(kept: Collection[dist.ProcessGroup]) -> None:
+    """Ends groups that a run made, such as those of a mesh: each has a thread that looks for messages 100 times a
+    second, for as long as there is anything of it."""
+    made = [group for group in dist.distributed_c10d._world.pg_map if group not in kept]
+    for group in made:
+        dist.destroy_process_group(group)
+    if made:
+        del made, group
+        gc.collect()
 
 
 class Ranks:
@@ -146,6 +158,7 @@ class Ranks:
             os.ftruncate(self._said[rank], 0)
             os.lseek(self._said[rank], 0, os.SEEK_SET)
             connection.send(self._work(job, rank, groups[ranks]))
+            _let_go_of_groups(groups.values())
 
     def _lose(self, dead: set[int], silent: set[int], answers: dict[int, Any]) -> None:
         silent = silent - dead

@@ -17,6 +17,8 @@ pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
+from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
+
 from rematch.arrays import decode, encode  # noqa: E402
 from rematch.case import case_from_json  # noqa: E402
 from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
@@ -430,6 +432,20 @@ def test_a_rank_that_died_between_two_jobs_is_told_and_leaves_no_files(monkeypat
         with pytest.raises(Lost, match="1 died\nrank 0: .+\nrank 1: killed by signal 9"):
             ranks.ask("job", 2, seconds=20)
         assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
+def test_groups_that_a_run_makes_and_their_threads_end_with_it():
+    def work(job, rank, group):
+        threads = len(os.listdir("/proc/self/task"))
+        DeviceMesh("cpu", [[0], [1]], mesh_dim_names=("a", "b"))
+        return Answer(rows=threads)
+
+    ranks = Ranks(work, limit=20)
+    try:
+        threads = [[answer.rows for answer in ranks.ask("job", 2, seconds=20)] for _ in range(6)]
+        assert threads[-1] == threads[2]
     finally:
         ranks.stop()
 
