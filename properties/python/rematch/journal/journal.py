@@ -39,7 +39,7 @@ class Journal(Regions):
 
     @property
     def number(self) -> int:
-        """That of the operator that ran last."""
+        """That of the last event, whatever its kind: it tells what came before what."""
         return self._operators.number
 
     @property
@@ -97,6 +97,7 @@ class Journal(Regions):
         self._tell("leaves", name, returned)
 
     def _tell(self, method: str, *what: Any) -> None:
+        self._operators.number += 1
         for reader in self._readers:
             try:
                 getattr(reader, method)(*what)
