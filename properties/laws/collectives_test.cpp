@@ -373,6 +373,10 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   const Change longer = both([](Record& record) { record.units[0].end = 4; });
   const Change whole_last = gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true);
   CHECK(told(handed_on, then(whole_last, longer)).empty());
+  handed_on.layers.back() = layer("gaussian_noise");
+  CHECK(told(handed_on, then(whole_last, longer)).empty());
+  handed_on.layers.back().p = 0.5;
+  CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
   handed_on.layers.back() = layer("tanh");
   CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
   // That one may stay gathered.
