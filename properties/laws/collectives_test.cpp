@@ -374,6 +374,7 @@ TEST_CASE("units are gathered as they run, by a backward in reverse but for its 
   const Change whole_last = gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true);
   CHECK(told(handed_on, then(whole_last, longer)).empty());
   handed_on.layers.back() = layer("gaussian_noise");
+  handed_on.layers.back().p = 0;
   CHECK(told(handed_on, then(whole_last, longer)).empty());
   handed_on.layers.back().p = 0.5;
   CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
