@@ -92,7 +92,7 @@ def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
     known = known_switch(model)
     if known is None:
         return None
-    state = State({"": model})
+    state = State({"": model}).kept()
     try:
         known.turn(model, True)
         known.turn(model, False)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 from unittest import mock
@@ -20,7 +21,7 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
-from rematch.safe.parts import strided_parts
+from rematch.safe.parts import storages, strided_parts
 from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
@@ -55,6 +56,11 @@ class Execution:
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
+    @cached_property
+    def changed(self) -> list[Change]:
+        """What it changed."""
+        return changes(self.entry, self.exit)
+
 
 @dataclass
 class Evidence:
@@ -83,17 +89,17 @@ class Evidence:
     def reentrant(self) -> bool:
         return self.forward.reentrant if self.forward is not None else self.variant.reentrant
 
-    @property
+    @cached_property
     def entered(self) -> list[Change]:
         """What a recomputation found changed, compared with what its forward found."""
         if self.forward is None or self.again is None:
             return []
         return changes(self.forward.entry, self.again.entry)
 
-    @property
+    @cached_property
     def written(self) -> list[Change]:
         """What the forward changed."""
-        return [] if self.forward is None else _kept(changes(self.forward.entry, self.forward.exit))
+        return [] if self.forward is None else _kept(self.forward.changed)
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
@@ -157,7 +163,7 @@ class _Watch(Regions):
         self.executions.setdefault(region.number, []).append(execution)
         outer = self._ops.execution, self._ops.sources
         tensors = {**self._target.state.tensors(), **arguments.tensors()}
-        self._ops.sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
+        self._ops.sources = {storage._cdata: name for name, t in tensors.items() for storage in storages(t)}
         self._ops.execution = execution
         return execution, outer, arguments, len(self._log), region
 
@@ -174,7 +180,8 @@ class _Watch(Regions):
             for name, held in passed.items():
                 if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
-            return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
+            own = {**self._target.state.leaves(Digest), **self._target.process.leaves()}
+            return {**own, **passed, **random_leaves(Digest)}
 
 
 def _closed_over(function: Any) -> dict[str, Leaf]:
@@ -224,7 +231,7 @@ class _Ops(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         made = [t for t in tree_flatten(result)[0] if isinstance(t, Tensor)]
         written = [s for t, s, h in zip(taken, sources, takes, strict=True) if s and hash_of(t) != h]
-        execution.made.update(t.untyped_storage()._cdata for t in made if not func.is_view)
+        execution.made.update(storage._cdata for t in made if not func.is_view for storage in storages(t))
         op = Op(
             str(func),
             self.modules[-1] if self.modules else "",
@@ -242,8 +249,8 @@ class _Ops(TorchDispatchMode):
         return result
 
     def _source(self, t: Tensor, execution: Execution) -> str:
-        storage = t.untyped_storage()._cdata
-        return "" if storage in execution.made else self.sources.get(storage, "")
+        own = [storage._cdata for storage in storages(t)]
+        return "" if any(s in execution.made for s in own) else next((self.sources[s] for s in own if s in self.sources), "")
 
 
 _OWN = (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode)
@@ -290,10 +297,12 @@ def hash_of(t: Tensor) -> int:
         return hash((tuple(t.shape), t.dtype))
     if type(t) is not Tensor:
         t = t.as_subclass(Tensor)
-    t = t.resolve_conj().resolve_neg().contiguous().cpu()
-    if t.numel() == 0:
+    try:
+        flat = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+        return hash(flat.view(torch.uint8).numpy().tobytes() if t.numel() else (tuple(t.shape), t.dtype))
+    except (RuntimeError, TypeError, NotImplementedError):
+        # Without memory, such as a fake tensor.
         return hash((tuple(t.shape), t.dtype))
-    return hash(t.reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def watch(

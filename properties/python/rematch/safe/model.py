@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_map
 
 from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.judge import judge
-from rematch.safe.regions import told
+from rematch.safe.process import Process
+from rematch.safe.regions import plain, told
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
 from rematch.safe.verdict import Finding, Verdict, reservations
@@ -150,7 +151,8 @@ def judge_model(
     begin = time.monotonic()
     kwargs = dict(kwargs or {})
     found = _switch(model, switch, dict(options) if options else None)
-    state = State({"": model})
+    state, process = State({"": model}).kept(), Process()
+    process.look_at(state.functions())
     try:
         refusal = _refusal(model, found) if switch is None else ""
         if refusal:
@@ -181,6 +183,7 @@ def judge_model(
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
             verdict.blocks.append(_judged(model, group, calls, more))
     finally:
+        process.restore()
         state.restore()
     verdict.seconds = time.monotonic() - begin
     return verdict
