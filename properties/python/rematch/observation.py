@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.safe.regions import Region, Regions, told
 from rematch.safe.run import counting_saved
+from rematch.safe.state import hooked
 
 
 @dataclass(frozen=True)
@@ -101,8 +102,8 @@ def observe(model: nn.Module) -> Iterator[Observation]:
     def leave(*_: Any) -> None:
         modules.pop()
 
-    hooks = [m.register_forward_pre_hook(enter) for m in names]
-    hooks += [m.register_forward_hook(leave, always_call=True) for m in names]
+    hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, enter)]
+    hooks += [h for m in names for h in hooked(m.register_forward_hook, leave, always_call=True)]
     try:
         with told(counts), counting_saved(saved, [model]), _Draws(seen, counts, modules):
             yield seen

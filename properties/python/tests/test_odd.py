@@ -390,7 +390,7 @@ def test_a_buffer_of_any_layout_may_be_used(name):
     assert verdict_of(Uses((TENSORS | STORED)[name]())).safe
 
 
-@pytest.mark.parametrize("name", [*STORED, "float32, expanded", "bool, expanded"])
+@pytest.mark.parametrize("name", [n for n in STORED if not n.startswith("parameter")] + ["bool, expanded"])
 def test_a_buffer_of_any_layout_may_lie_beside_a_counter(name):
     class Counts(Block):
         def forward(self, x):
@@ -403,11 +403,11 @@ def test_a_buffer_of_any_layout_may_lie_beside_a_counter(name):
     assert module.count == 0
 
 
-@pytest.mark.parametrize("name", ["file", "lock", "generator", "iterator of a loader", "cannot be copied", "chain"])
+@pytest.mark.parametrize("name", ["file", "lock", "generator", "iterator of a loader", "cannot be copied"])
 def test_an_argument_that_cannot_be_copied_is_told_and_no_error(name):
     verdict = verdict_of(lambda x, thing: torch.tanh(x), X, OBJECTS[name]())
     assert verdict.safe
-    assert name == "chain" or "not seen: what a run changes in input 1, because it cannot be copied" in str(verdict)
+    assert "not seen: what a run changes in input 1, because it cannot be copied" in str(verdict)
 
 
 FUNCTIONS = {
@@ -500,8 +500,6 @@ HABITS = {
         lambda: torch.set_default_dtype(torch.float64),
         lambda _: torch.set_default_dtype(torch.float32),
     ),
-    "the stack of function modes": entered(torch.overrides.BaseTorchFunctionMode),
-    "the stack of dispatch modes": entered(torch.utils._python_dispatch.BaseTorchDispatchMode),
 }
 
 
@@ -615,11 +613,12 @@ def test_what_fails_with_the_switch_on_alone_is_judged_and_no_plain_failure():
                 raise ValueError("not with the switch on")
             return super().forward(x)
 
+    only_on, always = Fails(Block()), Net(nn.Linear(3, 3))
     with nothing_is_left():
-        verdict = judge_model(Fails(Block()), X)
+        verdict = judge_model(only_on, X)
     assert not verdict.safe and "not with the switch on" in str(verdict)
     with nothing_is_left(), pytest.raises(RuntimeError, match="fails in a plain step"):
-        judge_model(Net(nn.Linear(3, 3)), X)
+        judge_model(always, X)
 
 
 def test_a_model_of_compiled_blocks_that_never_ran_may_be_judged():

@@ -16,7 +16,7 @@ from rematch.plan.step import MakeOptimizer, Step
 from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.regions import told
 from rematch.safe.run import Target, seed_all
-from rematch.safe.state import State
+from rematch.safe.state import State, hooked
 from rematch.safe.switch import known_switch
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -110,7 +110,7 @@ def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
     names = {module: name for name, module in model.named_modules()}
     wrapped = Wrapped(model)
     target.begin(seed)
-    hooks = [m.register_forward_pre_hook(lambda m, _: ran.setdefault(names[m])) for m in names]
+    hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, lambda m, _: ran.setdefault(names[m]))]
     try:
         if target.switch is not None:
             target.switch(model, True)

@@ -26,7 +26,7 @@ from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Extent, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Extent, Leaf, State, hooked
 
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
@@ -134,8 +134,8 @@ class _Watch(Regions):
 
         for name, module in self._target.state.modules().items():
             self._kinds[name] = type(module).__name__
-            self._hooks.append(module.register_forward_pre_hook(lambda *_, n=name: modules.append(n)))
-            self._hooks.append(module.register_forward_hook(leave, always_call=True))
+            self._hooks += hooked(module.register_forward_pre_hook, lambda *_, n=name: modules.append(n))
+            self._hooks += hooked(module.register_forward_hook, leave, always_call=True)
         try:
             with self._ops, self._seeds("random", random), self._seeds("numpy", np.random):
                 yield

@@ -17,7 +17,7 @@ from rematch.safe.judge import judge
 from rematch.safe.process import Process
 from rematch.safe.regions import plain, told
 from rematch.safe.run import random_states, set_random_states
-from rematch.safe.state import State
+from rematch.safe.state import State, hooked
 from rematch.safe.switch import Switch, known_switch
 from rematch.safe.verdict import Finding, Verdict, reservations
 
@@ -231,7 +231,7 @@ def _steps(
     try:
         for on, regions in ((False, plain()), (True, told(wrapped))):
             state.restore()
-            hooks = [m.register_forward_pre_hook(note, with_kwargs=True) for m in model.modules()]
+            hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, note, with_kwargs=True)]
             try:
                 if switch is not None:
                     switch.turn(model, on)

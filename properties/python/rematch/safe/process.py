@@ -13,6 +13,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -88,18 +89,20 @@ PROCESS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 
 
 class Process:
-    """A process as it is now. `functions`: the modules and classes of libraries that their code names are part of it,
-    as a forward may exchange a function there."""
+    """A process as it is now."""
 
     def __init__(self) -> None:
         self._values = {name: read() for name, (read, _) in PROCESS.items()}
         self._switches, self._environment, self._stacks = switches(), dict(os.environ), stacks()
         self._hooks_are_off = _autograd._saved_tensors_hooks_get_disabled_error_message()
+        # checkpoint() imports it at its first call, which exchanges functions of PyTorch, sets variables, adds filters.
+        import_module("torch._dynamo")
         self._places: dict[str, tuple[Any, dict[str, Any]]] = {}
         self.look_at([])
 
     def look_at(self, functions: Iterable[types.FunctionType]) -> None:
-        """The places that the code of `functions` names, as they are now, are part of it, too."""
+        """The modules and classes that the code of `functions` names are part of it, too, as a forward may exchange a
+        function there."""
         for place in (torch, torch.nn.functional, Tensor, *(p for f in functions for p in _places_of(f))):
             name = getattr(place, "__name__", "")
             if isinstance(place, type):

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -45,8 +44,6 @@ class Target:
     ) -> None:
         self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
-        # checkpoint() imports it at its first call, which exchanges functions of PyTorch and adds filters of warnings.
-        import_module("torch._dynamo")
         self.before, self.process = random_states(), Process()
         self.slowest = 0.0
         """Seconds of the slowest plain run."""
@@ -226,22 +223,23 @@ def run(
     is left as it was found.
     """
     target.begin(seed)
-    if target.switch is not None:
-        target.switch(target.function, variant is not None)
-    if in_float64:
-        wide.widen(target.state.tensors().values())
-    modules = target.state.modules()
-    scenario.prepare(modules, target.state.trainable())
     trained = target.state.trainable()
-    for parameter in trained.values():
-        parameter.grad = None
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
     patience = nullcontext() if variant is None else stopped_after(max(PATIENCE, TIMES * target.slowest))
     begin = time.monotonic()
-    seed_all(seed)
     try:
+        if target.switch is not None:
+            target.switch(target.function, variant is not None)
+        if in_float64:
+            wide.widen(target.state.tensors().values())
+        modules = target.state.modules()
+        scenario.prepare(modules, target.state.trainable())
+        trained = target.state.trainable()
+        for parameter in trained.values():
+            parameter.grad = None
+        seed_all(seed)
         with patience, told as calls, calls.attached(), ExitStack() as stack:
             if in_float64:
                 stack.enter_context(wide.wide())

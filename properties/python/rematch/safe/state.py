@@ -350,6 +350,14 @@ class State:
 _EMPTY = nn.Module()
 
 
+def hooked(register: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> list[Any]:
+    """The handle of a hook; none of modules that take no hooks, as scripted ones do not."""
+    try:
+        return [register(hook, **options)]
+    except RuntimeError:
+        return []
+
+
 def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
@@ -440,6 +448,8 @@ def _kind(node: _Node) -> str:
 def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
     """What of a value is compared; NOTHING where its parts are compared instead."""
     if isinstance(value, Tensor):
+        if getattr(value, "fake_mode", None) is not None:
+            return Made(f"fake tensor {list(value.shape)}")
         return Made("parameter without a shape") if is_lazy(value) else of_tensor(value)
     if isinstance(value, _SCALARS):
         return value
