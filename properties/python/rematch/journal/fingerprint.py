@@ -72,7 +72,9 @@ def flattened(t: Tensor) -> Tensor:
         t = torch.view_as_real(t.resolve_conj())
     if t.is_neg():
         t = t.resolve_neg()
-    return t.reshape(-1)
+    flat = t.reshape(-1)
+    # Elements of an expanded tensor, or every second one, do not lie in a row.
+    return flat if flat.is_contiguous() else flat.contiguous()
 
 
 def bits(flat: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -24,6 +24,14 @@ def warning_of(who: str) -> Unseen:
         warnings.warn(f"{who}, not seen: {what}: {type(error).__name__}: {error}", stacklevel=2)
 
     return warn
+
+
+def hooked(register: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> list[Any]:
+    """The handle of a hook; none of modules that take no hooks, as scripted ones do not."""
+    try:
+        return [register(hook, **options)]
+    except RuntimeError:
+        return []
 
 
 class Journal(Regions):
@@ -70,9 +78,12 @@ class Journal(Regions):
         """The same but for regions, of which told() tells."""
         with ExitStack() as stack:
             for name, module in self._named.items():
-                stack.callback(module.register_forward_pre_hook(lambda *_, n=name: self._enter(n)).remove)
-                leave = module.register_forward_hook(lambda *a, n=name: self._leave(n, a[-1]), always_call=True)
-                stack.callback(leave.remove)
+                hooks = hooked(module.register_forward_pre_hook, lambda *_, n=name: self._enter(n))
+                if hooks:
+                    leave = lambda *a, n=name: self._leave(n, a[-1])
+                    hooks += hooked(module.register_forward_hook, leave, always_call=True)
+                for hook in hooks:
+                    stack.callback(hook.remove)
             if any(overrides(reader, method) for reader in self._readers for method in ("before", "after")):
                 stack.enter_context(self._operators)
             yield

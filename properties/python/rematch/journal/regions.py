@@ -17,11 +17,30 @@ from unittest import mock
 
 import torch.utils.checkpoint as library
 
+_library_function = library.CheckpointFunction
 _GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
 """What the non-reentrant variant is called inside; releases before 2.12 know the second alone."""
 _BEFORE_ARGS = 5
 """So many options stand before the arguments of the function where the options have no names."""
+FAILED = object()
+"""What begin() returns where it failed: end() is not called."""
+AGAIN = "does not end: the recomputation of a region needs its own result"
 _COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
+
+
+class CheckpointFunction(library.CheckpointFunction):
+    """The reentrant variant, which stops where its backward runs within itself: PyTorch would recurse without end."""
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        if getattr(ctx, "runs", False):
+            # A leaf that the region returned has the region as its history since.
+            raise RuntimeError(AGAIN)
+        ctx.runs = True
+        try:
+            return _library_function.backward(ctx, *grads)
+        finally:
+            ctx.runs = False
 
 
 @dataclass
@@ -46,6 +65,16 @@ class Regions:
     def __init__(self) -> None:
         self.count = 0
         self.reentrant = False
+        self.unseen: dict[str, str] = {}
+        """What begin() or end() failed to look at, each with why."""
+
+    def safely(self, method: Callable[..., Any], *args: Any) -> Any:
+        """Calls begin() or end(): what they raise must not reach PyTorch, which keeps its hooks then."""
+        try:
+            return FAILED if args == (FAILED,) else method(*args)
+        except Exception as error:
+            self.unseen["a region"] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            return FAILED
 
     def begin(self, region: Region, recomputes: bool) -> Any:
         """A region begins to run. What is returned is given to end()."""
@@ -81,6 +110,8 @@ def plain() -> Iterator[Regions]:
 def told(regions: Regions) -> Iterator[Regions]:
     """Within, checkpoint() tells `regions` what it runs."""
     real_function = library.CheckpointFunction
+    if real_function is _library_function:
+        real_function = CheckpointFunction
 
     def listening(region: Region) -> Callable[..., Any]:
         regions.count += 1
@@ -91,12 +122,12 @@ def told(regions: Regions) -> Iterator[Regions]:
             recomputes = runs > 0 or not region.reentrant
             runs += 1
             region.args = args
-            token = regions.begin(region, recomputes)
+            token = regions.safely(regions.begin, region, recomputes)
             try:
                 region.returned = region.function(*args, **keywords)
                 return region.returned
             finally:
-                regions.end(token)
+                regions.safely(regions.end, token)
                 region.returned = None
 
         return run
@@ -114,14 +145,15 @@ def told(regions: Regions) -> Iterator[Regions]:
             region = Region(regions.count, function, False, args, kwargs)
             work = real(listening(region), *rest, **options)
             next(work)
-            token = regions.begin(region, False)
             try:
-                yield
+                token = regions.safely(regions.begin, region, False)
+                try:
+                    yield
+                finally:
+                    regions.safely(regions.end, token)
             except BaseException as error:
-                regions.end(token)
                 work.throw(error)
                 raise
-            regions.end(token)
             next(work, None)
 
         return generator

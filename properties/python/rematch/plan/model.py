@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rematch.journal.journal import hooked
 from rematch.journal.regions import told
 from rematch.plan.options import CHECKPOINTED, STORED, Contexts, known_options
 from rematch.plan.planner import Planner
@@ -92,7 +93,7 @@ def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
     known = known_switch(model)
     if known is None:
         return None
-    state = State({"": model})
+    state = State({"": model}).kept()
     try:
         known.turn(model, True)
         known.turn(model, False)
@@ -110,7 +111,7 @@ def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
     names = {module: name for name, module in model.named_modules()}
     wrapped = Wrapped(model)
     target.begin(seed)
-    hooks = [m.register_forward_pre_hook(lambda m, _: ran.setdefault(names[m])) for m in names]
+    hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, lambda m, _: ran.setdefault(names[m]))]
     try:
         if target.switch is not None:
             target.switch(model, True)

@@ -29,6 +29,14 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "attention by products": (_cuda.math_sdp_enabled, _cuda.enable_math_sdp),
     "the fast path of attention": (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
     "MKL-DNN": (torch._C._get_mkldnn_enabled, torch._C._set_mkldnn_enabled),
+    "anomaly mode": (
+        lambda: (torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
+        lambda v: torch.autograd.set_detect_anomaly(*v) and None,
+    ),
+    "the default device": (
+        lambda: getattr(getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None), "device", None),
+        torch.set_default_device,
+    ),
     "threads": (torch.get_num_threads, torch.set_num_threads),
 }
 """Global switches, each with what reads it and what sets it: a forward may set one and leave it so."""

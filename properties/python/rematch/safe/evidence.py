@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 from unittest import mock
@@ -22,7 +23,7 @@ from rematch.journal.operators import Operator, Operators, Reader
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
-from rematch.safe.parts import strided_parts
+from rematch.safe.parts import storages, strided_parts
 from rematch.safe.restore import content_of
 from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
@@ -56,6 +57,11 @@ class Execution:
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
+    @cached_property
+    def changed(self) -> list[Change]:
+        """What it changed."""
+        return changes(self.entry, self.exit)
+
 
 @dataclass
 class Evidence:
@@ -84,17 +90,17 @@ class Evidence:
     def reentrant(self) -> bool:
         return self.forward.reentrant if self.forward is not None else self.variant.reentrant
 
-    @property
+    @cached_property
     def entered(self) -> list[Change]:
         """What a recomputation found changed, compared with what its forward found."""
         if self.forward is None or self.again is None:
             return []
         return changes(self.forward.entry, self.again.entry)
 
-    @property
+    @cached_property
     def written(self) -> list[Change]:
         """What the forward changed."""
-        return [] if self.forward is None else _kept(changes(self.forward.entry, self.forward.exit))
+        return [] if self.forward is None else _kept(self.forward.changed)
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
@@ -118,13 +124,12 @@ class _Watch(Reader):
         self._execution: Execution | None = None
         self._sources: Mapping[int, str] = {}
         self.executions: dict[int, list[Execution]] = {}
-        self.unseen: list[str] = []
         modules = target.state.modules()
         kinds.update({name: type(module).__name__ for name, module in modules.items()})
         self.journal = _Journal(modules, self, unseen=self._not_seen)
 
     def _not_seen(self, what: str, error: Exception) -> None:
-        self.unseen.append(f"{what}: {type(error).__name__}: {error}")
+        self.journal.unseen[what] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
     def seeds(self, name: str) -> None:
         """A generator of the host gets a seed."""
@@ -142,7 +147,7 @@ class _Watch(Reader):
         self.executions.setdefault(region.number, []).append(found)
         execution.notes = found, (self._execution, self._sources), arguments, len(self._log)
         tensors = {**self._target.state.tensors(), **arguments.tensors()}
-        self._sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
+        self._sources = {storage._cdata: name for name, t in tensors.items() for storage in storages(t)}
         self._execution = found
 
     def ends(self, execution: Ran) -> None:
@@ -158,7 +163,8 @@ class _Watch(Reader):
             for name, held in passed.items():
                 if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
-            return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
+            own = {**self._target.state.leaves(Digest), **self._target.process.leaves()}
+            return {**own, **passed, **random_leaves(Digest)}
 
     def before(self, op: Operator) -> None:
         if self._execution is None or op.func._schema.name.startswith("aten::detach"):
@@ -173,7 +179,7 @@ class _Watch(Reader):
         func, (taken, takes, sources) = op.func, op.notes
         made = [t for t in tree_flatten(op.result)[0] if isinstance(t, Tensor)]
         written = [s for t, s, h in zip(taken, sources, takes, strict=True) if s and hash_of(t) != h]
-        execution.made.update(t.untyped_storage()._cdata for t in made if not func.is_view)
+        execution.made.update(storage._cdata for t in made if not func.is_view for storage in storages(t))
         op_that_ran = Op(
             op.name,
             self.journal.module,
@@ -190,8 +196,10 @@ class _Watch(Reader):
         execution.ops.append(op_that_ran)
 
     def _source(self, t: Tensor) -> str:
-        storage = t.untyped_storage()._cdata
-        return "" if storage in self._execution.made else self._sources.get(storage, "")
+        own = [storage._cdata for storage in storages(t)]
+        if any(storage in self._execution.made for storage in own):
+            return ""
+        return next((self._sources[storage] for storage in own if storage in self._sources), "")
 
 
 class _Journal(Journal):
@@ -285,10 +293,12 @@ def hash_of(t: Tensor) -> int:
         return hash((tuple(t.shape), t.dtype))
     if type(t) is not Tensor:
         t = t.as_subclass(Tensor)
-    t = t.resolve_conj().resolve_neg().contiguous().cpu()
-    if t.numel() == 0:
+    try:
+        flat = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
+        return hash(flat.view(torch.uint8).numpy().tobytes() if t.numel() else (tuple(t.shape), t.dtype))
+    except (RuntimeError, TypeError, NotImplementedError):
+        # Without memory, such as a fake tensor.
         return hash((tuple(t.shape), t.dtype))
-    return hash(t.reshape(-1).view(torch.uint8).numpy().tobytes())
 
 
 def watch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -59,10 +59,14 @@ def judge(
         raise TypeError(f"judge() expects a module or a function, got {type(target).__name__}")
     if make is None and isinstance(target, torch.jit.ScriptFunction):
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
-    subject = Target(target, args, kwargs or {}, make, loss, switch, within)
-    with _kept(subject):
-        scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
-        return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge(scenarios)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        subject = Target(target, args, kwargs or {}, make, loss, switch, within)
+        try:
+            scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
+            return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge(scenarios)
+        finally:
+            subject.end()
 
 
 def _variants(
@@ -78,12 +82,3 @@ def _variants(
         given["context_fn"] = context_fn
     return [Variant(name, name == "reentrant", options=given) for name in names]
 
-
-@contextmanager
-def _kept(target: Target) -> Any:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        target.end()

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
-from rematch.safe.causes.computations import COMPILED, GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
+from rematch.safe.causes.computations import COMPILED, ENDLESS, GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
 from rematch.safe.causes.states import whole
 from rematch.safe.compare import Change, changes, differences, rounding
 from rematch.safe.evidence import watch
+from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
 from rematch.safe.state import ATTRIBUTE
@@ -26,8 +27,12 @@ from rematch.safe.verdict import Finding, Verdict
 
 MORE_SEEDS = 8
 """So many further seeds where the randomness of the host may decide what runs."""
-_ONCE = "only allowed to backward once on any region computed under selective activation checkpoint"
-"""PyTorch says so of policies: no second backward over a retained graph."""
+_ONCE = (
+    "only allowed to backward once on any region computed under selective activation checkpoint",
+    "'_GeneratorContextManager' object has no attribute 'args'",
+)
+"""PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
+backward over a retained graph."""
 _PROGRESS_AFTER = 2.0
 
 
@@ -44,6 +49,7 @@ class Judge:
         self._begin = time.monotonic()
         self._leave_out: set[str] = set()
         self._wrong: list[Variant] = []
+        self._stopped: list[Variant] = []
         self._differs: dict[str, set[str]] = {}
         self.verdict = Verdict(target.name, [], {}, [])
 
@@ -83,6 +89,8 @@ class Judge:
                 self._compare(FIRST, seed)
         self._merge()
         self._measure()
+        unseen = self._target.unseen | self._target.state.unseen
+        verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
         verdict.seconds = time.monotonic() - self._begin
         return verdict
 
@@ -107,6 +115,10 @@ class Judge:
             raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
         again = run(target, FIRST, None, self._seed)
         apart = differences(plain, again)
+        if any(is_of_process(change.name) for change in apart):
+            plain = self._plain[FIRST.name, self._seed] = again
+            again = run(target, FIRST, None, self._seed)
+            apart = differences(plain, again)
         counts = [c for c in apart if c.kind in (OUTPUT, GRADIENT, "flag", "error")]
         if counts and target.tape is None and not target.state.unrestored:
             target.tape = Tape()
@@ -230,7 +242,7 @@ class Judge:
         if scenario.frozen and not any(plain.flags.values()):
             return self.verdict.not_tried.append((scenario.name, "no parameter that is left trains"))
         for variant in self._variants:
-            if not self._applies(scenario, variant):
+            if not self._applies(scenario, variant) or variant in self._stopped:
                 continue
             seen = run(self._target, scenario, variant, seed)
             self.verdict.regions = max(self.verdict.regions, seen.regions)
@@ -240,10 +252,19 @@ class Judge:
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
                 tried.append(scenario.name)
+            if seen.endless:
+                self._stop(scenario, variant, seen.error)
+                continue
             found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            if any(is_of_process(change.name) for change in found):
+                # What an import changes that comes late does not change again.
+                plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
+                seen = run(self._target, scenario, variant, seed)
+                left = {change.name for change in differences(plain, seen)}
+                found = [change for change in found if change.name in left]
             if found and seen.reentrant and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
-            if found and seen.error and (scenario.policy or _ONCE in seen.error):
+            if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
                 self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
                 continue
             dropped = [c for c in found if self._target.switch is not None and c.kind == OUTPUT and c.after is None]
@@ -260,6 +281,13 @@ class Judge:
             elif found:
                 self._explain(scenario, variant, seed, plain, found)
         return None
+
+    def _stop(self, scenario: Scenario, variant: Variant, error: str) -> None:
+        self._stopped.append(variant)
+        why = error.partition(": ")[2].removeprefix("does not end: ")
+        change = Change("error", "error", "", error, f"does not end: {why}")
+        self._add(Diagnosis(ENDLESS, why, (change,))).shown.append((variant, scenario))
+        self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
         """Of what differs when it is compiled, only that which does not without."""
@@ -370,7 +398,7 @@ class Judge:
 
     def _measure(self) -> None:
         model = self._target.function
-        if self._variants == [OWN] and isinstance(model, nn.Module):
+        if self._variants == [OWN] and isinstance(model, nn.Module) and not self._stopped:
             wrapped = Wrapped(model)
             with noting_calls(model, wrapped) as called:
                 run(self._target, FIRST, OWN, self._seed, wrapped)
@@ -383,7 +411,7 @@ class Judge:
                 self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
             self._look_at_names(model)
         saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
-        for variant in self._variants:
+        for variant in (v for v in self._variants if v not in self._stopped):
             seen = run(self._target, FIRST, variant, self._seed, count_saved=True)
             if not seen.error:
                 saved[variant.name] = seen.saved

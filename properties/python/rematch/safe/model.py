@@ -12,9 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from rematch.journal.regions import told
+from rematch.journal.journal import hooked
+from rematch.journal.regions import plain, told
 from rematch.safe.blocks import Wrapped, chosen_blocks
 from rematch.safe.judge import judge
+from rematch.safe.process import Process
+from rematch.safe.run import random_states, set_random_states
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
 from rematch.safe.verdict import Finding, Verdict, reservations
@@ -150,15 +153,15 @@ def judge_model(
     begin = time.monotonic()
     kwargs = dict(kwargs or {})
     found = _switch(model, switch, dict(options) if options else None)
-    state = State({"": model})
+    state, process, random = State({"": model}).kept(), Process(), random_states()
+    process.look_at(state.functions())
     try:
         refusal = _refusal(model, found) if switch is None else ""
         if refusal:
             found = None
-        calls, wrapped = _one_step(model, args, kwargs, found)
-        state.restore()
+        calls, wrapped, ran = _steps(model, args, kwargs, found, state)
         verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "", switch is not None)
-        if wrapped or found is not None:
+        if ran or found is not None:
             own = judge(
                 model,
                 *args,
@@ -181,7 +184,9 @@ def judge_model(
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
             verdict.blocks.append(_judged(model, group, calls, more))
     finally:
+        process.restore()
         state.restore()
+        set_random_states(random)
     verdict.seconds = time.monotonic() - begin
     return verdict
 
@@ -210,29 +215,39 @@ def _refusal(model: nn.Module, switch: Switch | None) -> str:
     return ""
 
 
-def _one_step(model: nn.Module, args: Any, kwargs: Any, switch: Switch | None) -> tuple[Calls, list[str]]:
-    """What each module is called with, and the names of those that checkpoint() got."""
+def _steps(
+    model: nn.Module, args: Any, kwargs: Any, switch: Switch | None, state: State
+) -> tuple[Calls, list[str], bool]:
+    """What each module is called with, the names of those that checkpoint() got, and whether it was called. What fails
+    with the switch on alone is no failure here: it is judged."""
     calls: Calls = {}
     names = {module: name for name, module in model.named_modules()}
     wrapped = Wrapped(model)
 
     def note(module: nn.Module, args: Any, kwargs: Any) -> None:
-        if names[module] not in calls:
+        # A hook within a compiled module is compiled, too.
+        if not torch.compiler.is_compiling() and names[module] not in calls:
             calls[names[module]] = tree_map(_kept, args), tree_map(_kept, kwargs)
 
-    hooks = [m.register_forward_pre_hook(note, with_kwargs=True) for m in model.modules()]
     try:
-        if switch is not None:
-            switch.turn(model, True)
-        with told(wrapped), torch.enable_grad():
-            # A model may ask its inputs for gradients.
-            model(*tree_map(_fresh, args), **tree_map(_fresh, kwargs))
-    except Exception as error:
-        raise RuntimeError(f"the model fails in a plain step: {type(error).__name__}: {error}") from error
+        for on, regions in ((False, plain()), (True, told(wrapped))):
+            state.restore()
+            hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, note, with_kwargs=True)]
+            try:
+                if switch is not None:
+                    switch.turn(model, on)
+                with regions, torch.enable_grad():
+                    # A model may ask its inputs for gradients.
+                    model(*tree_map(_fresh, args), **tree_map(_fresh, kwargs))
+            except Exception as error:
+                if not on:
+                    raise RuntimeError(f"the model fails in a plain step: {type(error).__name__}: {error}") from error
+            finally:
+                for hook in hooks:
+                    hook.remove()
     finally:
-        for hook in hooks:
-            hook.remove()
-    return calls, wrapped.names
+        state.restore()
+    return calls, wrapped.names, wrapped.count > 0
 
 
 def _fresh(value: Any) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import array
 import copy
-import os
+import operator
 import pickle
 import random
+import threading
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -18,12 +19,13 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from rematch.safe.ambient import set_switches, switches
+from rematch.safe.parts import memory_of
 
 Restore = Callable[[], None]
 """Puts one object back as it was when this function was made."""
 NOTHING = object()
 """Stands for no value."""
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def restorer(value: Any) -> Restore | None:
@@ -102,7 +104,8 @@ def tensor_restorer(t: Tensor) -> Restore:
         raise TypeError("an uninitialized parameter gets its shape by the first forward")
     if not t.is_leaf or t.device.type == "meta":
         return lambda: None
-    memory, saved, grad, flag = t.data, t.detach().clone(), t.grad, t.requires_grad
+    memory, grad, flag = t.data, t.grad, t.requires_grad
+    saved = memory_of(memory).clone()
     content = None if grad is None else grad.detach().clone()
     attributes = dict(t.__dict__)
     hooks = {name: dict(getattr(t, name, None) or {}) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
@@ -113,13 +116,16 @@ def tensor_restorer(t: Tensor) -> Restore:
             if now is not None:
                 now.clear()
                 now.update(kept)
+        if not t.is_leaf:
+            # An operator in place gave it a history, or a reentrant region returned it.
+            t.detach_()
         with torch.no_grad():
             if memory.layout == torch.strided and not _holds(memory):
-                t.data = saved.clone()
+                t.data = saved.clone().expand(memory.shape)
             else:
                 # Another tensor may have lent its memory, as where weights are exchanged.
                 t.data = memory
-                memory.copy_(saved)
+                memory_of(memory).copy_(saved)
             t.requires_grad_(flag)
             t.grad = grad
             if content is not None and grad is not None:
@@ -162,6 +168,11 @@ def object_restorer(value: Any) -> Restore:
     return restore
 
 
+def is_taken(lock: Any) -> bool:
+    """Whether one of LOCKS is taken: a reentrant one by this thread."""
+    return bool(lock.locked() if isinstance(lock, LOCKS[0]) else lock._is_owned())
+
+
 def is_of_the_compiler(name: str) -> bool:
     """Whether an attribute of this name is what torch.compile() notes on tensors and functions for itself."""
     return name.startswith(("_dynamo", "_torchdynamo"))
@@ -173,7 +184,7 @@ def can_be_given_again(value: Any) -> bool:
         return False
     try:
         pickle.dumps(value)
-    except (TypeError, AttributeError, pickle.PicklingError):
+    except Exception:
         return False
     return True
 
@@ -186,8 +197,7 @@ def _container_restorer(value: Any) -> Restore:
             value[:] = content
         elif isinstance(value, dict):
             # The methods of dict itself, or of OrderedDict: other subclasses have others.
-            same = [(id(k), id(v)) for k, v in dict.items(value)] == [(id(k), id(v)) for k, v in content.items()]
-            if not same:
+            if not _same(dict.keys(value), content.keys()) or not _same(dict.values(value), content.values()):
                 base = OrderedDict if isinstance(value, OrderedDict) else dict
                 base.clear(value)
                 for key, part in content.items():
@@ -199,13 +209,29 @@ def _container_restorer(value: Any) -> Restore:
     return restore
 
 
+def _same(now: Collection[Any], then: Collection[Any]) -> bool:
+    return len(now) == len(then) and all(map(operator.is_, now, then))
+
+
+def _lock_restorer(value: Any) -> Restore:
+    taken = is_taken(value)
+
+    def restore() -> None:
+        while is_taken(value) and not taken:
+            value.release()
+        if taken and not is_taken(value):
+            value.acquire(blocking=False)
+
+    return restore
+
+
 def _mapping_restorer(value: MutableMapping[Any, Any]) -> Restore:
     """Of those that are no dict, such as WeakKeyDictionary."""
     content = list(value.items())
 
     def restore() -> None:
         now = list(value.items())
-        if [(id(k), id(v)) for k, v in now] != [(id(k), id(v)) for k, v in content]:
+        if not all(_same(*pairs) for pairs in zip(now, content, strict=False)) or len(now) != len(content):
             value.clear()
             value.update(content)
 
@@ -261,6 +287,7 @@ def _iterator_restorer(value: Any) -> Restore:
 
 
 _RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
+    (LOCKS, _lock_restorer),
     (torch.Generator, _generator_restorer),
     ((np.random.Generator, np.random.RandomState), _numpy_restorer),
     (random.Random, _random_restorer),
@@ -271,22 +298,3 @@ _RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
     (MutableMapping, _mapping_restorer),
     ((types.GeneratorType, Iterator), _iterator_restorer),
 )
-
-
-def environment() -> dict[str, str]:
-    """Variables of the environment but those that PyTorch and pytest set for themselves."""
-    return {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "PYTORCH", "PYTEST", "TRITON", "CUDA"))}
-
-
-def environment_restorer() -> Restore:
-    """Puts the environment and PyTorch's switches back."""
-    kept, switched = environment(), switches()
-
-    def restore() -> None:
-        set_switches(switched)
-        now = environment()
-        for key in now.keys() - kept.keys():
-            del os.environ[key]
-        os.environ.update({key: text for key, text in kept.items() if now.get(key) != text})
-
-    return restore

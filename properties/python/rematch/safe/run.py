@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.journal import regions
 from rematch.safe import wide
-from rematch.safe.ambient import switches
-from rematch.safe.parts import strided_parts
+from rematch.safe.parts import storages
+from rematch.safe.process import DoesNotEnd, Process, stopped_after
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, GENERATOR, GLOBAL, TAG, Leaf, State
+from rematch.safe.state import ARGUMENT, GENERATOR, TAG, Leaf, State
 from rematch.safe.tape import Tape
 
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
+PATIENCE, TIMES = 20.0, 50
+"""A checkpointed run is given so many seconds, and so many times that of the slowest plain one."""
 
 
 class Target:
@@ -42,7 +45,11 @@ class Target:
     ) -> None:
         self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
-        self.before = random_states()
+        self.before, self.process = random_states(), Process()
+        self.slowest = 0.0
+        """Seconds of the slowest plain run."""
+        self.unseen: dict[str, str] = {}
+        """What no run sees, each with why."""
         self.tape: Tape | None = None
         """Replaces the clock and the randomness of the system in every run; None: they are read."""
         if make is not None:
@@ -50,7 +57,8 @@ class Target:
             target = make()
         assert target is not None
         self.function = target
-        self.state = State(self._roots())
+        self.state = State(self._roots()).kept()
+        self.process.look_at(self.state.functions())
         given = self._given()
         self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
         self.asked = [name for name, t in given.items() if t.requires_grad]
@@ -70,13 +78,16 @@ class Target:
         if self.make is not None:
             seed_all(0)
             self.function = self.make()
-            self.state = State(self._roots())
+            self.unseen.update(self.state.unseen)
+            self.state = State(self._roots()).kept()
         self.state.restore()
         seed_all(seed)
 
     def end(self) -> None:
         """Everything is as the user handed it over."""
+        self.process.restore()
         self.state.restore()
+        self.unseen.update(self.state.unseen)
         set_random_states(self.before)
 
     def inputs(
@@ -103,7 +114,16 @@ class Target:
             for part in State({"": hung}).tensors().values():
                 memo.setdefault(id(part), part.detach().clone())
             memo[id(t)].__dict__.update(copy.deepcopy(hung, memo))
-        return copy.deepcopy(list(self.args), memo), copy.deepcopy(self.kwargs, memo), leaves
+        args = [self._again(f"input {i}", value, memo) for i, value in enumerate(self.args)]
+        return args, {key: self._again(f"input {key}", value, memo) for key, value in self.kwargs.items()}, leaves
+
+    def _again(self, name: str, value: Any, memo: dict[int, Any]) -> Any:
+        try:
+            return copy.deepcopy(value, memo)
+        except Exception as error:
+            # Such as a file, or an iterator: every run gets the same.
+            self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({type(error).__name__}: {error})"
+            return value
 
     def _arguments(self) -> dict[str, Any]:
         return named_arguments(self.args, self.kwargs)
@@ -134,6 +154,8 @@ class Seen:
     """Which tensors among outputs and attributes require grad, right after the forward."""
     error: str = ""
     failure: BaseException | None = None
+    endless: bool = False
+    """It does not end: it was stopped."""
     is_list: bool = False
     """What was returned is a list."""
     regions: int = 0
@@ -198,24 +220,28 @@ def run(
     """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `in_float64`: all
     that is floating is.
 
-    Whatever the target or PyTorch raises ends up in Seen.error.
+    Whatever the target or PyTorch raises ends up in Seen.error, also that a checkpointed run does not end. The process
+    is left as it was found.
     """
     target.begin(seed)
-    if target.switch is not None:
-        target.switch(target.function, variant is not None)
-    if in_float64:
-        wide.widen(target.state.tensors().values())
-    modules = target.state.modules()
-    scenario.prepare(modules, target.state.trainable())
     trained = target.state.trainable()
-    for parameter in trained.values():
-        parameter.grad = None
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    seed_all(seed)
+    patience = nullcontext() if variant is None else stopped_after(max(PATIENCE, TIMES * target.slowest))
+    begin = time.monotonic()
     try:
-        with told as calls, calls.attached(), ExitStack() as stack:
+        if target.switch is not None:
+            target.switch(target.function, variant is not None)
+        if in_float64:
+            wide.widen(target.state.tensors().values())
+        modules = target.state.modules()
+        scenario.prepare(modules, target.state.trainable())
+        trained = target.state.trainable()
+        for parameter in trained.values():
+            parameter.grad = None
+        seed_all(seed)
+        with patience, told as calls, calls.attached(), ExitStack() as stack:
             if in_float64:
                 stack.enter_context(wide.wide())
             if target.tape is not None:
@@ -227,15 +253,21 @@ def run(
                 step.once(number, modules if count_saved else None)
                 if scenario.steps > 1:
                     _update(trained.values())
-    except Exception as error:
+    except (Exception, DoesNotEnd) as error:
         seen.error = f"{type(error).__name__}: {error}"
         seen.failure = error
+    finally:
+        seen.values.update(target.process.modes() | target.process.leaves())
+        target.process.restore()
+    if variant is None:
+        target.slowest = max(target.slowest, time.monotonic() - begin)
+    target.unseen.update(calls.unseen)
+    seen.endless = isinstance(seen.failure, DoesNotEnd) or regions.AGAIN in seen.error
     seen.regions, seen.reentrant = calls.count, calls.reentrant
     for name, parameter in trained.items():
         seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
-    seen.values.update(target.state.all_leaves(copied))
+    seen.values.update(target.state.leaves(copied))
     seen.values.update(random_leaves(copied))
-    seen.values.update({f"{name} of PyTorch": Leaf(GLOBAL, value) for name, value in switches().items()})
     return seen
 
 
@@ -370,16 +402,15 @@ def _update(parameters: Any) -> None:
 def counting_saved(saved: dict[int, int], modules: Iterable[nn.Module]) -> Iterator[None]:
     """Within, `saved` gets the bytes of each storage that autograd keeps, by address; those of parameters and
     buffers of `modules` are left out."""
-    own = {t.untyped_storage().data_ptr() for m in modules for t in (*m.parameters(), *m.buffers())}
+    own = {s.data_ptr() for m in modules for t in (*m.parameters(), *m.buffers()) for s in storages(t)}
     # What is freed gives its address to others.
-    alive = []
+    alive: list[torch.UntypedStorage] = []
 
     def pack(t: Tensor) -> Tensor:
-        for part in strided_parts(t.detach()) or [t]:
-            storage = part.untyped_storage()
+        for storage in storages(t.detach()):
             if storage.data_ptr() not in own:
                 saved[storage.data_ptr()] = storage.nbytes()
-                alive.append(part)
+                alive.append(storage)
         return t
 
     with saved_tensors_hooks(pack, lambda t: t):

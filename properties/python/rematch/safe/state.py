@@ -13,6 +13,7 @@ import random
 import sys
 import threading
 import types
+import zlib
 from collections import UserList, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
@@ -27,16 +28,16 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from rematch.safe.restore import (
+    LOCKS,
     NOTHING,
     Restore,
     attributes_of,
     can_be_given_again,
     class_restorer,
     content_of,
-    environment,
-    environment_restorer,
     function_restorer,
     is_of_the_compiler,
+    is_taken,
     object_restorer,
     restorer,
     tensor_restorer,
@@ -58,8 +59,14 @@ _MOST_ENTRIES = 64
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
 
 
+_PLAIN = {str, int, float, complex, bytes, bool, type(None)}
+_DEEPEST = 2_000
+"""Names of so many characters are those of chains, such as a linked list."""
 _OF_LIBRARIES = (
     threading.local,
+    threading.Event,
+    threading.Condition,
+    threading.Semaphore,
     types.SimpleNamespace,
     argparse.Namespace,
     queue.Queue,
@@ -107,17 +114,31 @@ class State:
         self._visited: set[type] = set()
         self.unrestored: list[str] = []
         """Names of what cannot be put back, such as a generator of Python that is half consumed."""
-        restorers = [self._restorer(node) for node in self._nodes()]
-        self._restore = [restore for restore in restorers if restore is not None]
+        self.unseen: dict[str, str] = {}
+        """Names of what cannot be looked at, each with why."""
+        self._restore: dict[str, Restore] = {}
+
+    def kept(self) -> State:
+        """Keeps everything as it is now, for restore()."""
+        for number, node in enumerate(self._nodes()):
+            restore = self._restorer(node)
+            if restore is not None:
+                self._restore[f"{node.name} {number}"] = restore
         for kind in self._classes:
-            kept = {name: value for name, value in vars(kind).items() if _is_state(value) and name[:2] != "__"}
-            self._restore.append(class_restorer(kind, kept))
-        self._restore.append(environment_restorer())
+            own = {name: value for name, value in vars(kind).items() if _is_state(value) and name[:2] != "__"}
+            self._restore[f"class {kind.__module__}.{kind.__qualname__}"] = class_restorer(kind, own)
+        return self
 
     def restore(self) -> None:
-        """Puts everything back as it was when this object was made."""
-        for restore in self._restore:
-            restore()
+        """Puts everything back as it was when kept() was called."""
+        for name, restore in self._restore.items():
+            try:
+                restore()
+            except Exception as error:
+                # Of a class of the user, or a tensor that PyTorch does not write to.
+                name = name.rpartition(" ")[0]
+                self.unrestored += [name] if name not in self.unrestored else []
+                self.unseen[f"{name}, which is not put back between runs"] = _why(error)
 
     def modules(self) -> dict[str, nn.Module]:
         """All modules that are reached, by name."""
@@ -141,20 +162,19 @@ class State:
         """The leaves that can have gradients: parameters above all."""
         return {n: t for n, t in self.tensors().items() if t.is_leaf and t.requires_grad and not is_lazy(t)}
 
-    def all_leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
-        """Those of leaves(), and the variables of the environment."""
-        found = self.leaves(of_tensor)
-        for key, text in environment().items():
-            found[f"os.environ[{key!r}]"] = Leaf(ENVIRONMENT, text)
-        return found
-
     def leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
         """The values now, by name. `of_tensor` says what is kept of a tensor: a copy, or a hash."""
         found = {}
         for node in self._nodes():
-            value = _leaf_value(node.value, of_tensor)
+            try:
+                value = _leaf_value(node.value, of_tensor)
+            except Exception as error:
+                self.unseen[node.name] = _why(error)
+                continue
             if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
+            if isinstance(node.value, (dict, list, tuple, deque)) and len(node.value) > _MOST_ENTRIES:
+                found[f"what {node.name} holds"] = Leaf(_kind(node), Contents(_plain(node.value)), node.owner)
             if node.kind == PARAMETER and isinstance(node.value, Tensor):
                 found[f"{node.name}.requires_grad"] = Leaf(ATTRIBUTE, node.value.requires_grad, node.owner)
             if isinstance(node.value, nn.Module) or (node.kind == PARAMETER and isinstance(node.value, Tensor)):
@@ -189,7 +209,16 @@ class State:
                     node = dataclasses.replace(node, name=next(name for name in others if name not in first))
                 first[node.name] = value
             yield node
-            waiting.extend(self._below(node))
+            kind = type(value)
+            if kind in _PLAIN or (kind in (Tensor, nn.Parameter) and not value.__dict__):
+                continue
+            if len(node.name) > _DEEPEST:
+                self.unseen[f"{node.name[:40]}..."] = "the chain of objects is too long"
+                continue
+            try:
+                waiting.extend(self._below(node))
+            except Exception as error:
+                self.unseen[node.name] = _why(error)
 
     def _below(self, node: _Node) -> Iterator[_Node]:
         value, name = node.value, node.name
@@ -208,10 +237,10 @@ class State:
         elif isinstance(value, functools._lru_cache_wrapper):
             yield dataclasses.replace(node, value=value.__wrapped__)
         elif isinstance(value, Mapping):
-            for key, part in list(dict.items(value) if isinstance(value, dict) else value.items()):
+            for key, part in _parts(value):
                 yield _Node(f"{name}[{key!r}]", node.kind, part, node.owner)
         elif isinstance(value, (list, tuple, deque)):
-            for index, part in enumerate(value):
+            for index, part in _parts(value):
                 yield _Node(f"{name}[{index}]", node.kind, part, node.owner)
         elif isinstance(value, Tensor):
             for key, part in list(value.__dict__.items()):
@@ -260,7 +289,7 @@ class State:
                     yield _Node(f"{base.__name__}.{key}", CLASS, part, base.__name__)
 
     def _of_function(self, node: _Node, function: types.FunctionType) -> Iterator[_Node]:
-        if function.__module__.startswith("rematch.safe"):
+        if (function.__module__ or "").startswith("rematch.safe"):
             # A hook of the watcher.
             return
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -303,22 +332,49 @@ class State:
 
     def _restorer(self, node: _Node) -> Restore | None:
         value = node.value
-        if isinstance(value, types.FunctionType):
-            names = () if is_library(value.__module__) else self._names_of(value.__code__)
-            scope = value.__globals__
-            return function_restorer(value, {n: scope[n] for n in names if n in scope and not n.startswith("__")})
-        if isinstance(value, functools._lru_cache_wrapper):
-            return value.cache_clear
-        if isinstance(value, nn.Module) or _is_object(value):
-            return object_restorer(value)
         try:
+            if isinstance(value, types.FunctionType):
+                names = () if is_library(value.__module__) else self._names_of(value.__code__)
+                scope = value.__globals__
+                return function_restorer(value, {n: scope[n] for n in names if n in scope and not n.startswith("__")})
+            if isinstance(value, functools._lru_cache_wrapper):
+                return value.cache_clear
+            if isinstance(value, nn.Module) or _is_object(value):
+                return object_restorer(value)
             return tensor_restorer(value) if isinstance(value, Tensor) else restorer(value)
-        except TypeError:
+        except Exception:
             self.unrestored.append(node.name)
             return None
 
 
 _EMPTY = nn.Module()
+
+
+def _why(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+
+
+def _parts(value: Any) -> list[tuple[Any, Any]]:
+    """The parts of a container, by key or number: without plain values where there are many."""
+    if isinstance(value, dict):
+        values, pairs = dict.values(value), dict.items(value)
+    elif isinstance(value, Mapping):
+        return list(value.items())
+    else:
+        values, pairs = value, enumerate(value)
+    if len(value) <= _MOST_ENTRIES:
+        return list(pairs)
+    # A dictionary may have a million entries.
+    return [] if _PLAIN.issuperset(map(type, values)) else [pair for pair in pairs if type(pair[1]) not in _PLAIN]
+
+
+def _plain(value: Any) -> Any:
+    """The plain values of a large container."""
+    if not isinstance(value, dict):
+        return [part for part in value if type(part) in _PLAIN]
+    if _PLAIN.issuperset(map(type, dict.values(value))):
+        return dict(dict.items(value))
+    return {key: part for key, part in dict.items(value) if type(part) in _PLAIN}
 
 
 def _hooks_of(value: nn.Module | Tensor) -> int:
@@ -354,6 +410,7 @@ def _is_state(value: Any) -> bool:
         *_SCALARS,
         torch.Generator,
         np.random.Generator,
+        *LOCKS,
     )
     kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
     return isinstance(value, kinds) or _is_object(value) or isinstance(value, functools._lru_cache_wrapper)
@@ -383,9 +440,13 @@ def _kind(node: _Node) -> str:
 def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
     """What of a value is compared; NOTHING where its parts are compared instead."""
     if isinstance(value, Tensor):
+        if getattr(value, "fake_mode", None) is not None:
+            return Made(f"fake tensor {list(value.shape)}")
         return Made("parameter without a shape") if is_lazy(value) else of_tensor(value)
     if isinstance(value, _SCALARS):
         return value
+    if isinstance(value, LOCKS):
+        return "taken" if is_taken(value) else "free"
     if isinstance(value, torch.Generator):
         return of_tensor(value.get_state())
     if isinstance(value, np.ndarray):
@@ -426,6 +487,16 @@ class Extent:
 
     def __str__(self) -> str:
         return f"{self.count} {self.unit}"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The plain values of a large container."""
+
+    values: Any
+
+    def __str__(self) -> str:
+        return f"{len(self.values)} values (mark {zlib.crc32(repr(self.values).encode()):08x})"
 
 
 @dataclass(frozen=True)

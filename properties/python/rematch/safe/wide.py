@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -27,8 +27,10 @@ def widened(t: Tensor) -> Tensor:
 def widen(tensors: Iterable[Tensor]) -> None:
     """The same for leaves where they are."""
     for t in tensors:
-        if t.is_leaf and not is_lazy(t):
-            t.data = widened(t.data)
+        # Of some layouts there is no float64.
+        with suppress(RuntimeError, NotImplementedError):
+            if t.is_leaf and not is_lazy(t):
+                t.data = widened(t.data)
 
 
 @contextmanager

@@ -168,6 +168,12 @@ NOT_CHECKPOINTED = Cause(
     "kinds of blocks alone.",
 )
 
+ENDLESS = Cause(
+    "does-not-end",
+    "The checkpointed run does not end, and the plain run does: {name}",
+    "Return clone() of what is no result of the region, such as a parameter or a cached tensor, or use "
+    "use_reentrant=False; release a lock in a with statement, as early stop leaves the forward by an exception.",
+)
 COMPILED = Cause(
     "compiler",
     "Compiled, it computes something else when it is checkpointed; not compiled, it does not",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
-from rematch.safe.compare import Change, changes
+from rematch.safe.compare import Change
 from rematch.safe.evidence import Digest, Evidence
 from rematch.safe.state import (
     ARGUMENT,
@@ -257,7 +257,7 @@ def _is_left_by_early_stop(change: Change, evidence: Evidence) -> bool:
     if {c.name for c in evidence.written} & {c.name for c in evidence.entered}:
         # It does not stop short of the same: the forward left another state for it to begin with.
         return False
-    same, other = ([c for c in changes(e.entry, e.exit) if c.name == name] for e in (first, again))
+    same, other = ([c for c in e.changed if c.name == name] for e in (first, again))
     return name in first.entry and not same and bool(other)
 
 

@@ -1,0 +1,270 @@
+"""What a process has beside the objects of a target: read as values with names, and put back."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils import _python_dispatch
+
+from rematch.safe.ambient import set_switches, switches
+from rematch.safe.state import ENVIRONMENT, GLOBAL, Leaf
+
+_autograd = torch._C._autograd
+_OTHERS_SET = ("PYTEST_", "TORCHINDUCTOR_CACHE_DIR", "TRITON_", "CUDA_HOME", "KMP_DUPLICATE_LIB_OK", "FLYDSL_")
+"""Variables of the environment that pytest and PyTorch's compiler set for themselves: put back, and not compared."""
+_ENDS = [s for s in (getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")) if s is not None]
+_SIGNALS = [s for s in signal.Signals if s not in _ENDS]
+
+
+class Held:
+    """An object that a process holds at one place: equal to itself alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Held) and other.value is self.value
+
+    def __str__(self) -> str:
+        return f"a {type(self.value).__name__}"
+
+
+def _held(place: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    return lambda: Held(getattr(place, name)), lambda held: setattr(place, name, held.value)
+
+
+def _set_handlers(handlers: tuple[Any, ...]) -> None:
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        if handler is not None and signal.getsignal(number) is not handler:
+            signal.signal(number, handler)
+
+
+def _set_filters(filters: tuple[Any, ...]) -> None:
+    warnings.filters[:] = filters  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+PROCESS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
+    "sys.stdout": _held(sys, "stdout"),
+    "sys.stderr": _held(sys, "stderr"),
+    "sys.stdin": _held(sys, "stdin"),
+    "sys.excepthook": _held(sys, "excepthook"),
+    "sys.path": (lambda: tuple(sys.path), lambda v: sys.path.__setitem__(slice(None), v)),
+    "the working directory": (_directory, os.chdir),
+    "the garbage collector": (gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+    "the recursion limit": (sys.getrecursionlimit, sys.setrecursionlimit),
+    "the filters of warnings": (lambda: tuple(warnings.filters), _set_filters),
+    "warnings.showwarning": _held(warnings, "showwarning"),
+    "the handlers of signals": (lambda: tuple(signal.getsignal(s) for s in _SIGNALS), _set_handlers),
+    "the level of logging": (
+        lambda: (logging.root.level, logging.root.manager.disable),
+        lambda v: (logging.root.setLevel(v[0]), logging.disable(v[1])),
+    ),
+    "what NumPy does about errors": (np.geterr, lambda v: np.seterr(**v)),
+}
+"""Each with what reads it and what sets it."""
+
+
+class Process:
+    """A process as it is now."""
+
+    def __init__(self) -> None:
+        self._values = {name: read() for name, (read, _) in PROCESS.items()}
+        self._switches, self._environment, self._stacks = switches(), dict(os.environ), stacks()
+        self._hooks_are_off = _autograd._saved_tensors_hooks_get_disabled_error_message()
+        # checkpoint() imports it at its first call, which exchanges functions of PyTorch, sets variables, adds filters.
+        import_module("torch._dynamo")
+        self._places: dict[str, tuple[Any, dict[str, Any]]] = {}
+        self.look_at([])
+
+    def look_at(self, functions: Iterable[types.FunctionType]) -> None:
+        """The modules and classes that the code of `functions` names are part of it, too, as a forward may exchange a
+        function there."""
+        for place in (torch, torch.nn.functional, Tensor, *(p for f in functions for p in _places_of(f))):
+            name = getattr(place, "__name__", "")
+            if isinstance(place, type):
+                name = f"{place.__module__}.{place.__qualname__}"
+            if name not in self._places:
+                self._places[name] = place, {k: v for k, v in list(vars(place).items()) if callable(v)}
+
+    def leaves(self) -> dict[str, Leaf]:
+        """What differs from one process to another, without PyTorch's own modes, which a recomputation may change."""
+        found = {name: Leaf(GLOBAL, read()) for name, (read, _) in PROCESS.items()}
+        for key, text in os.environ.items():
+            if not key.startswith(_OTHERS_SET):
+                found[f"os.environ[{key!r}]"] = Leaf(ENVIRONMENT, text)
+        for name in self._places:
+            found[f"functions of {name}"] = Leaf(GLOBAL, ", ".join(self._exchanged(name)) or "as they were")
+        return found
+
+    def modes(self) -> dict[str, Leaf]:
+        """PyTorch's switches and stacks after a run."""
+        found = {f"{name} of PyTorch": Leaf(GLOBAL, value) for name, value in switches().items()}
+        for name, stack in stacks().items():
+            found[name] = Leaf(GLOBAL, tuple(type(part).__name__ for part in stack))
+        return found
+
+    def _exchanged(self, name: str) -> list[str]:
+        place, kept = self._places[name]
+        now = vars(place)
+        return [key for key, value in kept.items() if now.get(key) is not value]
+
+    def restore(self) -> None:
+        """Everything is as it was when this object was made."""
+        set_stacks(self._stacks)
+        if self._hooks_are_off is not None:
+            _autograd._saved_tensors_hooks_disable(self._hooks_are_off)
+        set_switches(self._switches)
+        for name, (read, put) in PROCESS.items():
+            if read() != self._values[name] and (put is not _set_handlers or _is_main_thread()):
+                put(self._values[name])
+        if os.environ != self._environment:
+            for key in os.environ.keys() - self._environment.keys():
+                del os.environ[key]
+            os.environ.update(self._environment)
+        for name, (place, kept) in self._places.items():
+            for key in self._exchanged(name):
+                setattr(place, key, kept[key])
+
+
+def is_of_process(name: str) -> bool:
+    """Whether leaves() gives a value of this name: imports that come late may change some of them once."""
+    return name in PROCESS or name.startswith(("os.environ[", "functions of "))
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _places_of(function: types.FunctionType) -> Iterator[Any]:
+    """The modules that the code of a function names, also through other modules, and the classes of libraries there."""
+    names = function.__code__.co_names
+    waiting = [function.__globals__.get(name) for name in names]
+    seen: set[int] = set()
+    while waiting:
+        place = waiting.pop()
+        heap = isinstance(place, type) and place.__flags__ & (1 << 9)
+        if id(place) in seen or not (isinstance(place, types.ModuleType) or heap):
+            continue
+        seen.add(id(place))
+        yield place
+        if isinstance(place, types.ModuleType):
+            waiting += [vars(place).get(name) for name in names]
+
+
+def stacks() -> dict[str, list[Any]]:
+    """PyTorch's stacks of this thread, each from the bottom."""
+    hooks: list[Any] = []
+    if _autograd._saved_tensors_hooks_get_disabled_error_message() is None:
+        # PyTorch tells of the top alone.
+        while (top := _autograd._top_saved_tensors_default_hooks(False)) is not None:
+            hooks.insert(0, top)
+            _autograd._pop_saved_tensors_default_hooks()
+        for pair in hooks:
+            _autograd._push_saved_tensors_default_hooks(*pair)
+    return {
+        "the stack of hooks of saved tensors": hooks,
+        "the stack of dispatch modes": _python_dispatch._get_current_dispatch_mode_stack(),
+        "the stack of function modes": list(_get_current_function_mode_stack()),
+    }
+
+
+def set_stacks(kept: dict[str, list[Any]]) -> None:
+    """Puts back what stacks() returned."""
+    _autograd._saved_tensors_hooks_enable()
+    for (now, then), (pop, push) in zip(zip(stacks().values(), kept.values(), strict=True), _MOVES, strict=True):
+        same = 0
+        while same < min(len(now), len(then)) and _same(now[same], then[same]):
+            same += 1
+        for _ in now[same:]:
+            pop()
+        for part in then[same:]:
+            push(part)
+
+
+def _same(a: Any, b: Any) -> bool:
+    # Hooks of saved tensors are pairs, and each look makes other pairs.
+    return a is b or (isinstance(a, tuple) and a[0] is b[0] and a[1] is b[1])
+
+
+_MOVES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
+    (_autograd._pop_saved_tensors_default_hooks, lambda pair: _autograd._push_saved_tensors_default_hooks(*pair)),
+    (_python_dispatch._pop_mode, _python_dispatch._push_mode),
+    (torch._C._pop_torch_function_stack, torch._C._push_on_torch_function_stack),
+)
+
+
+class DoesNotEnd(BaseException):
+    """A trial takes far longer than its plain run. No Exception, as the target may catch those."""
+
+
+@contextmanager
+def stopped_after(seconds: float) -> Iterator[None]:
+    """Within, what the main thread runs in Python is stopped by DoesNotEnd when it has computed for so long, or waited
+    at one place. Elsewhere, and in a process that uses the alarm itself, nothing is."""
+    can = hasattr(signal, "SIGALRM") and _is_main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    handler = signal.getsignal(signal.SIGALRM) if can else None
+    if handler is None:
+        yield
+        return
+
+    begin, last = time.thread_time(), (None, 0, 0.0)
+
+    def stop(number: int, frame: Any) -> None:
+        # Neither computed for so long, nor waited at one place: the machine is busy.
+        nonlocal last
+        before, last = last, (frame, frame.f_lasti, time.thread_time())
+        waits = before[:2] == last[:2] and last[2] - before[2] < _NOTHING
+        if not waits and last[2] - begin < seconds:
+            return
+        if any(code.co_filename.startswith("<frozen importlib") for code in _callers(frame)):
+            # A module that is half imported stays so.
+            return
+        while frame is not None and frame.f_code.co_filename.startswith(_PYTORCH):
+            frame = frame.f_back
+        where = f"in {frame.f_code.co_name}(), line {frame.f_lineno}" if frame is not None else "in PyTorch"
+        raise DoesNotEnd(f"stopped after {seconds:.0f} s {where}")
+
+    signal.signal(signal.SIGALRM, stop)
+    # Again and again, as the target may catch what is raised.
+    signal.setitimer(signal.ITIMER_REAL, seconds / 2, seconds / 2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if signal.getsignal(signal.SIGALRM) is stop:
+            signal.signal(signal.SIGALRM, handler)
+
+
+_NOTHING = 0.005
+"""Seconds that a thread may compute while it waits: as much as this handler takes."""
+_PYTORCH = torch.__path__[0]
+
+
+def _callers(frame: Any) -> Iterator[types.CodeType]:
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
