@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 import planted  # noqa: E402
 import planted_computations  # noqa: E402, F401
 import planted_outside  # noqa: E402, F401
+import planted_phases  # noqa: E402, F401
 import planted_states  # noqa: E402, F401
 import sound  # noqa: E402
 import sound_outside  # noqa: E402, F401

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import FunctionType
 from typing import Any
 from unittest import mock
@@ -23,10 +24,11 @@ from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.parts import strided_parts
 from rematch.safe.regions import Region, Regions
 from rematch.safe.restore import content_of
-from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
+from rematch.safe.run import GRADIENT, Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Extent, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Leaf, State
 
+FORWARD, CALLER, BACKWARD = "forward", "caller", "backward"
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
 
@@ -40,6 +42,8 @@ class Execution:
     entry: dict[str, Leaf]
     ambient: dict[str, Any]
     exit: dict[str, Leaf] = field(default_factory=dict)
+    began: dict[str, Leaf] = field(default_factory=dict)
+    """Like `exit`, when the backward of a forward began."""
     left: dict[str, Any] = field(default_factory=dict)
     """Like `ambient`, at its end."""
     seeded: set[str] = field(default_factory=set)
@@ -51,7 +55,7 @@ class Execution:
     takes_grad: bool = False
     """An argument is a tensor that requires grad."""
     nested_grad: bool = False
-    """A tensor that requires grad is an argument, or within one."""
+    """A tensor that requires grad lies within an argument."""
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
@@ -74,6 +78,10 @@ class Evidence:
     right_otherwise: bool = False
     """Without the selective policy or the offloading of this scenario, outputs and gradients are those of the plain
     run."""
+    executions: list[Execution] = field(default_factory=list)
+    """All of the run."""
+    stopped: frozenset[str] = frozenset()
+    """States that a recomputation puts back where it does not stop early, and not where it does."""
 
     @property
     def error(self) -> str:
@@ -83,17 +91,43 @@ class Evidence:
     def reentrant(self) -> bool:
         return self.forward.reentrant if self.forward is not None else self.variant.reentrant
 
-    @property
+    @cached_property
     def entered(self) -> list[Change]:
         """What a recomputation found changed, compared with what its forward found."""
         if self.forward is None or self.again is None:
             return []
-        return changes(self.forward.entry, self.again.entry)
+        return [c for c in changes(self.forward.entry, self.again.entry) if c.kind != GRADIENT]
 
     @property
+    def gradients(self) -> list[Change]:
+        """Gradients that a recomputation found other than its forward did, if code of the target asks for them."""
+        if self.forward is None or self.again is None:
+            return []
+        return [c for c in changes(self.forward.entry, self.again.entry) if c.kind == GRADIENT]
+
+    @cached_property
     def written(self) -> list[Change]:
         """What the forward changed."""
         return [] if self.forward is None else _kept(changes(self.forward.entry, self.forward.exit))
+
+    @cached_property
+    def rewritten(self) -> list[Change]:
+        """What the recomputation changed."""
+        return [] if self.again is None else _kept(changes(self.again.entry, self.again.exit))
+
+    def changed(self, recomputes: bool) -> set[str]:
+        """What the forwards changed, or the recomputations."""
+        runs = [e for e in self.executions if e.recomputes is recomputes]
+        return {c.name for e in runs for c in changes(e.entry, e.exit)}
+
+    def by(self, name: str) -> str:
+        """Who changed a state: the forward of a region, its caller, or the backward that runs hooks and optimizers."""
+        first = self.forward
+        if first is None or name not in {**first.exit, **first.began}:
+            return FORWARD
+        if any(changes(_only(name, e.entry), _only(name, e.exit)) for e in self.executions):
+            return FORWARD
+        return CALLER if changes(_only(name, first.exit), _only(name, first.began)) else BACKWARD
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
@@ -102,6 +136,10 @@ class Evidence:
             return {}
         before, after = self.forward.ambient, self.again.ambient
         return {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value}
+
+
+def _only(name: str, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    return {name: leaves[name]} if name in leaves else {}
 
 
 def _kept(found: list[Change]) -> list[Change]:
@@ -116,6 +154,8 @@ class _Watch(Regions):
         self._log = target.tape.log if target.tape is not None else []
         self._kinds = kinds
         self.executions: dict[int, list[Execution]] = {}
+        self._waiting: list[tuple[Execution, State, Region]] = []
+        self._asks = any("grad" in f.__code__.co_names for f in target.state.functions())
         self._hooks: list[Any] = []
 
     @contextmanager
@@ -150,13 +190,16 @@ class _Watch(Regions):
     def begin(self, region: Region, recomputes: bool) -> Any:
         keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
         arguments = State(named_arguments(region.args, keywords))
-        entry = {**self._leaves(arguments), **_closed_over(region.function)}
-        execution = Execution(recomputes, region.reentrant, entry, ambient(_OWN))
-        execution.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
-        execution.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
+        execution = Execution(recomputes, region.reentrant, self._leaves(arguments, region), ambient(_OWN))
+        alone = {id(t) for t in region.args if isinstance(t, Tensor)}
+        grads = [t for t in arguments.tensors().values() if t.requires_grad]
+        execution.takes_grad = any(id(t) in alone for t in grads)
+        execution.nested_grad = any(id(t) not in alone for t in grads)
         self.executions.setdefault(region.number, []).append(execution)
         outer = self._ops.execution, self._ops.sources
-        tensors = {**self._target.state.tensors(), **arguments.tensors()}
+        with self._looking(region, arguments) as state:
+            tensors = {**state.tensors(), **arguments.tensors()}
+        tensors |= {f"{name}.grad": t for name, t in self._grads().items() if t is not None}
         self._ops.sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
         self._ops.execution = execution
         return execution, outer, arguments, len(self._log), region
@@ -164,31 +207,54 @@ class _Watch(Regions):
     def end(self, token: Any) -> None:
         execution, outer, arguments, read, region = token
         execution.reads = tuple(self._log[read:])
-        execution.exit, execution.left = self._leaves(arguments), ambient(_OWN)
+        execution.exit, execution.left = self._leaves(arguments, region), ambient(_OWN)
+        if not execution.recomputes:
+            self._waiting.append((execution, arguments, region))
         execution.nested = _nested(region.returned)
         self._ops.execution, self._ops.sources = outer
 
-    def _leaves(self, arguments: State) -> dict[str, Leaf]:
-        with _quiet():
+    def backward(self) -> None:
+        for execution, arguments, region in self._waiting:
+            execution.began = self._leaves(arguments, region)
+        self._waiting.clear()
+
+    def _grads(self) -> dict[str, Tensor | None]:
+        return {name: t.grad for name, t in self._target.state.trainable().items()} if self._asks else {}
+
+    @contextmanager
+    def _looking(self, region: Region, arguments: State) -> Iterator[State]:
+        """The state of the target, and what the function of a region alone reaches, such as what it closes over."""
+        state, function, bound = self._target.state, region.function, []
+        while hasattr(function, "func"):
+            # Its keywords are arguments.
+            bound += getattr(function, "args", ())
+            function = function.func
+        state.beside = {"": function, **{f"bound {i}": part for i, part in enumerate(bound)}}
+        try:
+            yield state
+        finally:
+            state.beside = {}
+
+    def _leaves(self, arguments: State, region: Region) -> dict[str, Leaf]:
+        with _quiet(), self._looking(region, arguments) as state:
             passed = arguments.leaves(Digest)
             for name, held in passed.items():
                 if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
-            return {**self._target.state.all_leaves(Digest), **passed, **random_leaves(Digest)}
+            closed = _closed_over(state.functions())
+            found = {**state.all_leaves(Digest), **closed, **passed, **random_leaves(Digest)}
+            for name, grad in self._grads().items():
+                found[f"{name}.grad"] = Leaf(GRADIENT, None if grad is None else Digest(grad))
+        return found
 
 
-def _closed_over(function: Any) -> dict[str, Leaf]:
-    """Which objects a function closes over: another one may be bound to the variable later."""
-    while hasattr(function, "func"):
-        function = function.func
-    if not isinstance(function, FunctionType):
-        return {}
-    found = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        content = content_of(cell)
-        found[name + WHICH] = Leaf(CLOSURE, Identity(content))
-        if isinstance(content, (list, dict, set)):
-            found[name] = Leaf(CLOSURE, Extent("elements", len(content)))
+def _closed_over(functions: list[FunctionType]) -> dict[str, Leaf]:
+    """Which objects functions close over: another one may be bound to the variable later."""
+    found: dict[str, Leaf] = {}
+    for function in functions:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            names = (name + WHICH, *(f"{name} ({n}){WHICH}" for n in range(2, len(functions) + 2)))
+            found[next(n for n in names if n not in found)] = Leaf(CLOSURE, Identity(content_of(cell)))
     return found
 
 
@@ -300,13 +366,20 @@ def watch(
     target: Target, scenario: Scenario, variant: Variant, seed: int, plain: Seen, differences: list[Change]
 ) -> Evidence:
     """Runs a scenario again, and looks."""
-    evidence = _watched(target, scenario, variant, seed, plain, differences)
-    if evidence.fork is None and not evidence.reentrant and scenario.early_stop:
-        # Early stop may end a recomputation before the operator that shows where it leaves the way.
-        whole = _watched(target, replace(scenario, early_stop=False), variant, seed, plain, differences)
-        if whole.fork is not None:
-            whole.seen = evidence.seen
-            return whole
+    # A policy answers for operators before they are seen.
+    bare = replace(scenario, policy="")
+    evidence = _watched(target, bare, variant, seed, plain, differences)
+    if not evidence.reentrant and scenario.early_stop:
+        changed = evidence.changed(recomputes=True)
+        if evidence.fork is None or changed:
+            # Early stop may end a recomputation before the operator that shows where it leaves the way.
+            whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
+            if evidence.error or not whole.error:
+                evidence.stopped = frozenset(changed - whole.changed(recomputes=True))
+            if evidence.fork is None and whole.fork is not None:
+                whole.seen, whole.stopped = evidence.seen, evidence.stopped
+                evidence = whole
+    evidence.scenario = scenario
     return evidence
 
 
@@ -317,6 +390,7 @@ def _watched(
     watcher = _Watch(target, kinds)
     seen = run(target, scenario, variant, seed, watcher)
     evidence = Evidence(target, scenario, variant, plain, seen, differences, kinds=kinds)
+    evidence.executions = [run for runs in watcher.executions.values() for run in runs]
     pairs = [(runs[0], runs[1:]) for runs in watcher.executions.values() if runs]
     for first, later in pairs:
         for again in later:

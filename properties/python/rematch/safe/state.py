@@ -105,6 +105,8 @@ class State:
         self._of_code: dict[types.CodeType, tuple[str, ...]] = {}
         self._classes: set[type] = set()
         self._visited: set[type] = set()
+        self.beside: dict[str, Any] = {}
+        """Further roots, of which what these do not reach is read as well."""
         self.unrestored: list[str] = []
         """Names of what cannot be put back, such as a generator of Python that is half consumed."""
         restorers = [self._restorer(node) for node in self._nodes()]
@@ -168,8 +170,9 @@ class State:
         first: dict[str, Any] = {}
         self._visited.clear()
         waiting = deque(_Node(name, ATTRIBUTE, value, "") for name, value in self.roots.items())
-        while waiting:
-            node = waiting.popleft()
+        later = deque(_Node(name, CLOSURE, value, "") for name, value in self.beside.items())
+        while waiting or later:
+            node = (waiting or later).popleft()
             value = node.value
             if not isinstance(value, _SCALARS):
                 if id(value) in seen:
@@ -273,7 +276,7 @@ class State:
             if (_is_state(part) or callable(part)) and not is_of_the_compiler(key):
                 yield _Node(f"{function.__name__}.{key}", ATTRIBUTE, part, "")
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            if not isinstance(part, _SCALARS) and _is_state(part):
+            if not isinstance(part, _SCALARS) and (_is_state(part) or isinstance(part, types.FunctionType)):
                 yield _Node(f"a default of {function.__name__}()", GLOBAL, part, "")
         if is_library(function.__module__):
             return

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
-from rematch.safe.compare import Change, changes
-from rematch.safe.evidence import Digest, Evidence
+from rematch.safe.compare import Change
+from rematch.safe.evidence import CALLER, FORWARD, Digest, Evidence, Identity
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -82,7 +82,7 @@ COLLECTOR = Cause(
 )
 ITERATOR = Cause(
     "iterator",
-    "The forward takes the next element of {name}, and the recomputation the one after it",
+    "The forward takes an element of {name}, and the recomputation the one after it",
     "Take it outside of the checkpoint, and pass it in as an argument.",
 )
 STATISTIC = Cause(
@@ -174,6 +174,25 @@ EARLY_STOP = Cause(
     "needs",
     "Put it back in a finally block or a context manager; or run the forward within set_checkpoint_early_stop(False).",
 )
+IN_BACKWARD = Cause(
+    "changed-in-backward",
+    "{name} changes during the backward (by a hook, an optimizer, the accumulation of gradients): a recomputation "
+    "reads what it has become by then, and in reentrant checkpoints hooks of parameters run once for each region",
+    "Change it after backward() has returned; what a forward reads of it, pass in as an argument.",
+)
+BETWEEN = Cause(
+    "changed-before-backward",
+    "The caller of the checkpoint changes {name} between the forward and the backward, and the recomputation reads "
+    "another value",
+    "Pass it in as an argument, leave it until backward() has returned, or enter what exchanges it, such as "
+    "torch.func.functional_call(), within the function that is checkpointed.",
+)
+LOSSY_HOOKS = Cause(
+    "hooks-change-values",
+    "Hooks of saved tensors give {name} back with other values: gradients depend on which tensors are saved, and a "
+    "checkpoint saves others than the plain run",
+    "Use hooks that give back the values that they took, such as torch.autograd.graph.save_on_cpu().",
+)
 TORCH_RANDOM = Cause(
     "random-state-moves",
     "PyTorch's generator ends in another state: the recomputation draws, and what it drew is not put back",
@@ -183,7 +202,12 @@ TORCH_RANDOM = Cause(
 
 def whole(name: str) -> str:
     """The container of an element, by name."""
-    return re.sub(r"(\[[^\]]*\])+$", "", name)
+    return re.sub(r"(\[[^\]]*\])+$", "", unnumbered(name))
+
+
+def unnumbered(name: str) -> str:
+    """Without the step or the microbatch."""
+    return re.sub(r", (step|microbatch) \d+$", "", name)
 
 
 def _owner(change: Change, *words: str) -> bool:
@@ -225,9 +249,10 @@ def _counts_up(change: Change, evidence: Evidence) -> bool:
     return not beside or all(_number(c.before) and _number(c.after) and c.after >= c.before for c in beside)
 
 
-def _grown(change: Change) -> bool:
-    a, b = change.before, change.after
-    return is_tensor(a) and is_tensor(b) and tuple(a.shape) != tuple(b.shape)
+def _grown(change: Change, evidence: Evidence) -> bool:
+    """Whether a tensor becomes a larger one, at the latest when the forward runs once more."""
+    same = [c for c in (change, *evidence.differences, *evidence.rewritten) if c.name == change.name]
+    return any(_tensors(c) and tuple(c.before.shape) != tuple(c.after.shape) for c in same)
 
 
 _STATE_BYTES = torch.Generator().get_state().numel()
@@ -249,25 +274,15 @@ def _seeded(change: Change, evidence: Evidence) -> bool:
     return evidence.forward is not None and change.name.split()[-1] in evidence.forward.seeded
 
 
-def _is_left_by_early_stop(change: Change, evidence: Evidence) -> bool:
-    """Whether the forward leaves a state as it found it, and the recomputation does not."""
-    first, again, name = evidence.forward, evidence.again, change.name
-    if first is None or again is None or evidence.reentrant or not evidence.scenario.early_stop:
-        return False
-    if {c.name for c in evidence.written} & {c.name for c in evidence.entered}:
-        # It does not stop short of the same: the forward left another state for it to begin with.
-        return False
-    same, other = ([c for c in changes(e.entry, e.exit) if c.name == name] for e in (first, again))
-    return name in first.entry and not same and bool(other)
-
-
 def _lost(change: Change, evidence: Evidence) -> bool:
     forward = evidence.forward
     return change.after is None and (forward is None or change.name in forward.exit)
 
 
-def _carried(change: Change) -> bool:
-    return change.before is None and is_tensor(change.after) and not _added(change)
+def _carried(change: Change, evidence: Evidence) -> bool:
+    """Whether the first forward makes a tensor, or each a larger one."""
+    made = (c.before is None and is_tensor(c.after) for c in (change, *evidence.written) if c.name == change.name)
+    return not _added(change) and (any(made) or _grown(change, evidence))
 
 
 def _shrunk(change: Change) -> bool:
@@ -308,11 +323,12 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (OWN_GENERATOR, (GENERATOR,), _always),
     (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
     (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _by(lambda c: isinstance(c.before, Position))),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL), _by(_shrunk)),
     (BATCH_NORM, (BUFFER,), _is_batch_norm),
     (INSTANCE_NORM, (BUFFER,), _by(lambda c: _owner(c, "InstanceNorm"))),
     (SPECTRAL_NORM, (BUFFER, ATTRIBUTE), _spectral),
     (OBSERVER, (BUFFER,), _by(lambda c: _owner(c, "Observer", "FakeQuant"))),
-    (BUFFER_REPLACED, (BUFFER,), _by(_grown)),
+    (BUFFER_REPLACED, (BUFFER,), _grown),
     (BUFFER_COUNTER, (BUFFER,), _counts),
     (BUFFER_AVERAGE, (BUFFER,), _always),
     (WEIGHT_WRITTEN, (PARAMETER,), _always),
@@ -321,7 +337,7 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (TAG_LOST, (TAG,), _lost),
     (TAG_CHANGED, (TAG,), _always),
     (ARGUMENT_CONSUMED, (ARGUMENT,), _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))),
-    (ARGUMENT_GROWS, (ARGUMENT,), _by(lambda c: _contains(c) or _added(c) or _grown(c))),
+    (ARGUMENT_GROWS, (ARGUMENT,), lambda c, e: _contains(c) or _added(c) or _grown(c, e)),
     (ARGUMENT_WRITTEN, (ARGUMENT,), _by(_tensors)),
     (ARGUMENT_CHANGED, (ARGUMENT,), _always),
     (CLASS_STATE, (CLASS,), _always),
@@ -331,7 +347,7 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (COLLECTOR, (ATTRIBUTE,), _by(lambda c: _contains(c) or _added(c))),
     (FLAG, (ATTRIBUTE,), _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))),
     (COUNTER, (ATTRIBUTE,), _counts_up),
-    (CARRIED, (ATTRIBUTE,), _by(_carried)),
+    (CARRIED, (ATTRIBUTE,), _carried),
     (LAZY, (ATTRIBUTE,), _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))),
     (STATISTIC, (ATTRIBUTE,), _by(_tensors)),
     (OTHER_STATE, (ATTRIBUTE,), _always),
@@ -341,6 +357,22 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     """Why a state differs; None where it is no state."""
-    if _is_left_by_early_stop(change, evidence):
+    name = unnumbered(change.name)
+    if name in evidence.stopped:
         return EARLY_STOP
+    by = evidence.by(name)
+    if by != FORWARD and change.kind not in _WHOEVER and not isinstance(change.before, Identity):
+        if by == CALLER:
+            return BETWEEN
+        return LOSSY_HOOKS if change.kind == ARGUMENT and _tensors(change) else IN_BACKWARD
     return next((cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence)), None)
+
+
+def in_container(change: Change, among: Sequence[Change]) -> Change:
+    """The change of how much a container holds, where a change of an element follows from it."""
+    name = whole(change.name)
+    return next((c for c in among if c.name == name and _contains(c)), change)
+
+
+_WHOEVER = (GENERATOR, MODE, TAG)
+"""Kinds of states whose causes hold by whomever they are changed."""
