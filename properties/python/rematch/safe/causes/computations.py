@@ -208,6 +208,10 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (UNFILLED, rules.unfilled),
     (CACHE, rules.cache),
     (FAST_PATH, rules.fast_path),
+)
+"""These exclude each other by what they state: their order means nothing."""
+
+WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.ARGUMENT_WRITTEN, rules.input_written),
     (WRITTEN_LATER, rules.in_place),
     (KERNEL_BY_MODE, rules.kernel_by_mode),
@@ -216,25 +220,26 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (SWITCH, rules.switch),
     (SWITCH_CUTS, rules.cut),
 )
-"""Tried in this order."""
-
-_LAST_BEFORE_STATES = FAST_PATH
-"""What the recomputation found changed is asked for after this cause."""
+"""Those that state, too, that no state that the recomputation found changed is the cause."""
 
 
 def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
     """Why outputs or gradients differ, or an error was raised, and what it is about; None: not decided."""
-    for cause, rule in RULES:
-        about = rule(evidence)
-        if about is not None:
-            return cause, about
-        if cause is _LAST_BEFORE_STATES:
-            # What the recomputation found changed is why it computes something else.
-            for change in _suspects(evidence):
-                change = states.in_container(change, evidence.entered)
-                found = states.cause_of_state(change, evidence)
-                if found is not None:
-                    return found, change.name.removesuffix(WHICH)
+    return _by(RULES, evidence) or _by_state(evidence) or _by(WITHOUT_STATES, evidence)
+
+
+def _by(rules: Sequence[tuple[Cause, ComputationRule]], evidence: Evidence) -> tuple[Cause, str] | None:
+    found = ((cause, rule(evidence)) for cause, rule in rules)
+    return next(((cause, about) for cause, about in found if about is not None), None)
+
+
+def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
+    """What the recomputation found changed is why it computes something else."""
+    for change in _suspects(evidence):
+        change = states.in_container(change, evidence.entered)
+        cause = states.cause_of_state(change, evidence)
+        if cause is not None:
+            return cause, change.name.removesuffix(WHICH)
     return None
 
 

@@ -107,8 +107,8 @@ def shared(e: Evidence) -> str | None:
 
 
 def context(e: Evidence) -> str | None:
-    names = [n for n in e.ambient if n not in ("grad mode", "functions of subclasses", "inference mode")]
-    return names[0] if names else None
+    others = ("grad mode", "functions of subclasses", "inference mode", sets_switch(e))
+    return next((n for n in e.ambient if n not in others), None)
 
 
 def subclass(e: Evidence) -> str | None:
@@ -168,7 +168,7 @@ def leaf_by_switch(e: Evidence) -> str | None:
 
 
 def in_place(e: Evidence) -> str | None:
-    if "modified by an inplace operation" in e.error or "inplace" in e.error:
+    if "inplace" in e.error and input_written(e) is None:
         return e.error.split("\n")[0][:160]
     return None
 
@@ -224,6 +224,8 @@ def kernel_by_mode(e: Evidence) -> str | None:
 
 def grad_mode(e: Evidence) -> str | None:
     """Another operator runs. The same one with other operands has them from elsewhere."""
+    if input_written(e) is not None or kernel_by_mode(e) is not None:
+        return None
     if not _modes_differ(e) or e.fork is None or e.fork.of_others:
         return None
     return str(e.fork)

@@ -31,8 +31,9 @@ from rematch.safe.state import (
 
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
-    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())); "
-    "or update it outside of the checkpoint."
+    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), with a class that has "
+    "__enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of the "
+    "checkpoint."
 )
 _OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
 _PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
@@ -307,52 +308,75 @@ def _tensors(change: Change) -> bool:
     return is_tensor(change.before) and is_tensor(change.after)
 
 
-def _always(change: Change, evidence: Evidence) -> bool:
-    return True
-
-
 def _by(test: Callable[[Change], bool]) -> StateRule:
     return lambda change, evidence: test(change)
 
 
+def _but(rule: StateRule, *others: StateRule) -> StateRule:
+    """Where `rule` holds, and none of the others."""
+    return lambda c, e: rule(c, e) and not any(other(c, e) for other in others)
+
+
+_numpy, _python = (_but(_generator(name), _seeded) for name in ("numpy", "random"))
+_of_torch = _by(lambda c: c.name.startswith(("the random state of PyTorch", "the random state of cuda")))
+_position = _by(lambda c: isinstance(c.before, Position))
+_taken = _by(_shrunk)
+_of_instance_norm = _by(lambda c: _owner(c, "InstanceNorm"))
+_of_batch_norm = _but(_is_batch_norm, _of_instance_norm)
+_of_observer = _by(lambda c: _owner(c, "Observer", "FakeQuant"))
+_of_layer = (_of_batch_norm, _of_instance_norm, _spectral, _of_observer, _holds_generator)
+_consumed = _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))
+_grows = _but(lambda c, e: _contains(c) or _added(c) or _grown(c, e), _consumed)
+_hooked = _by(lambda c: c.name.startswith(HOOKS))
+_collected = _but(_by(lambda c: _contains(c) or _added(c)), _hooked, _taken)
+_flag = _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))
+_kept = _but(_carried, _spectral, _holds_generator)
+_lazy = _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))
+_own = (_position, _taken, _spectral, _holds_generator, _hooked, _collected, _flag, _counts_up, _kept)
+
 RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (SEEDED, (GENERATOR,), _seeded),
-    (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
-    (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
-    (TORCH_RANDOM, (GENERATOR,), _by(lambda c: c.name.startswith("the random state of"))),
-    (OWN_GENERATOR, (GENERATOR,), _always),
+    (NUMPY_RANDOM, (GENERATOR,), _numpy),
+    (PYTHON_RANDOM, (GENERATOR,), _python),
+    (TORCH_RANDOM, (GENERATOR,), _of_torch),
     (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
-    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _by(lambda c: isinstance(c.before, Position))),
-    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL), _by(_shrunk)),
-    (BATCH_NORM, (BUFFER,), _is_batch_norm),
-    (INSTANCE_NORM, (BUFFER,), _by(lambda c: _owner(c, "InstanceNorm"))),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _position),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL), _taken),
+    (BATCH_NORM, (BUFFER,), _of_batch_norm),
+    (INSTANCE_NORM, (BUFFER,), _of_instance_norm),
     (SPECTRAL_NORM, (BUFFER, ATTRIBUTE), _spectral),
-    (OBSERVER, (BUFFER,), _by(lambda c: _owner(c, "Observer", "FakeQuant"))),
-    (BUFFER_REPLACED, (BUFFER,), _grown),
-    (BUFFER_COUNTER, (BUFFER,), _counts),
-    (BUFFER_AVERAGE, (BUFFER,), _always),
-    (WEIGHT_WRITTEN, (PARAMETER,), _always),
-    (MODE_CHANGED, (MODE,), _always),
-    (ENVIRONMENT_CHANGED, (ENVIRONMENT,), _always),
+    (OBSERVER, (BUFFER,), _of_observer),
+    (BUFFER_REPLACED, (BUFFER,), _but(_grown, *_of_layer)),
+    (BUFFER_COUNTER, (BUFFER,), _but(_counts, _grown, *_of_layer)),
     (TAG_LOST, (TAG,), _lost),
-    (TAG_CHANGED, (TAG,), _always),
-    (ARGUMENT_CONSUMED, (ARGUMENT,), _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))),
-    (ARGUMENT_GROWS, (ARGUMENT,), lambda c, e: _contains(c) or _added(c) or _grown(c, e)),
-    (ARGUMENT_WRITTEN, (ARGUMENT,), _by(_tensors)),
-    (ARGUMENT_CHANGED, (ARGUMENT,), _always),
-    (CLASS_STATE, (CLASS,), _always),
-    (GLOBAL_STATE, (GLOBAL,), _always),
-    (CLOSED_OVER, (CLOSURE,), _always),
-    (HOOKED, (ATTRIBUTE,), _by(lambda c: c.name.startswith(HOOKS))),
-    (COLLECTOR, (ATTRIBUTE,), _by(lambda c: _contains(c) or _added(c))),
-    (FLAG, (ATTRIBUTE,), _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))),
+    (ARGUMENT_CONSUMED, (ARGUMENT,), _consumed),
+    (ARGUMENT_GROWS, (ARGUMENT,), _grows),
+    (ARGUMENT_WRITTEN, (ARGUMENT,), _but(_by(_tensors), _grows)),
+    (HOOKED, (ATTRIBUTE,), _hooked),
+    (COLLECTOR, (ATTRIBUTE,), _collected),
+    (FLAG, (ATTRIBUTE,), _flag),
     (COUNTER, (ATTRIBUTE,), _counts_up),
-    (CARRIED, (ATTRIBUTE,), _carried),
-    (LAZY, (ATTRIBUTE,), _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))),
-    (STATISTIC, (ATTRIBUTE,), _by(_tensors)),
-    (OTHER_STATE, (ATTRIBUTE,), _always),
+    (CARRIED, (ATTRIBUTE,), _kept),
+    (LAZY, (ATTRIBUTE,), _but(_lazy, *_own)),
+    (STATISTIC, (ATTRIBUTE,), _but(_by(_tensors), *_own)),
 )
-"""Causes, the kinds of states that they are asked about, and their rules, in this order."""
+"""Causes, the kinds of states that they are asked about, and their rules, which exclude each other: their order means
+nothing."""
+
+_OTHERWISE = {
+    GENERATOR: OWN_GENERATOR,
+    BUFFER: BUFFER_AVERAGE,
+    PARAMETER: WEIGHT_WRITTEN,
+    MODE: MODE_CHANGED,
+    ENVIRONMENT: ENVIRONMENT_CHANGED,
+    TAG: TAG_CHANGED,
+    ARGUMENT: ARGUMENT_CHANGED,
+    CLASS: CLASS_STATE,
+    GLOBAL: GLOBAL_STATE,
+    CLOSURE: CLOSED_OVER,
+    ATTRIBUTE: OTHER_STATE,
+}
+"""What a change of a kind is where no rule holds."""
 
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
@@ -365,7 +389,8 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
         if by == CALLER:
             return BETWEEN
         return LOSSY_HOOKS if change.kind == ARGUMENT and _tensors(change) else IN_BACKWARD
-    return next((cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence)), None)
+    found = (cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence))
+    return next(found, _OTHERWISE.get(change.kind))
 
 
 def in_container(change: Change, among: Sequence[Change]) -> Change:
