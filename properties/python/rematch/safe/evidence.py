@@ -92,18 +92,20 @@ class Evidence:
         return self.forward.reentrant if self.forward is not None else self.variant.reentrant
 
     @cached_property
-    def entered(self) -> list[Change]:
-        """What a recomputation found changed, compared with what its forward found."""
+    def _found(self) -> list[Change]:
         if self.forward is None or self.again is None:
             return []
-        return [c for c in changes(self.forward.entry, self.again.entry) if c.kind != GRADIENT]
+        return changes(self.forward.entry, self.again.entry)
 
-    @property
+    @cached_property
+    def entered(self) -> list[Change]:
+        """What a recomputation found changed, compared with what its forward found; gradients left out."""
+        return [c for c in self._found if c.kind != GRADIENT]
+
+    @cached_property
     def gradients(self) -> list[Change]:
-        """Gradients that a recomputation found other than its forward did, if code of the target asks for them."""
-        if self.forward is None or self.again is None:
-            return []
-        return [c for c in changes(self.forward.entry, self.again.entry) if c.kind == GRADIENT]
+        """Gradients that a recomputation found changed, where code of the target names them."""
+        return [c for c in self._found if c.kind == GRADIENT]
 
     @cached_property
     def written(self) -> list[Change]:
@@ -115,10 +117,9 @@ class Evidence:
         """What the recomputation changed."""
         return [] if self.again is None else _kept(changes(self.again.entry, self.again.exit))
 
-    def changed(self, recomputes: bool) -> set[str]:
-        """What the forwards changed, or the recomputations."""
-        runs = [e for e in self.executions if e.recomputes is recomputes]
-        return {c.name for e in runs for c in changes(e.entry, e.exit)}
+    def changed_again(self) -> set[str]:
+        """What some recomputation changed."""
+        return {c.name for e in self.executions if e.recomputes for c in changes(e.entry, e.exit)}
 
     def by(self, name: str) -> str:
         """Who changed a state: the forward of a region, its caller, or the backward that runs hooks and optimizers."""
@@ -192,14 +193,15 @@ class _Watch(Regions):
         arguments = State(named_arguments(region.args, keywords))
         execution = Execution(recomputes, region.reentrant, self._leaves(arguments, region), ambient(_OWN))
         alone = {id(t) for t in region.args if isinstance(t, Tensor)}
-        grads = [t for t in arguments.tensors().values() if t.requires_grad]
-        execution.takes_grad = any(id(t) in alone for t in grads)
-        execution.nested_grad = any(id(t) not in alone for t in grads)
+        given = [t for t in arguments.tensors().values() if t.requires_grad]
+        execution.takes_grad = any(id(t) in alone for t in given)
+        execution.nested_grad = any(id(t) not in alone for t in given)
         self.executions.setdefault(region.number, []).append(execution)
         outer = self._ops.execution, self._ops.sources
         with self._looking(region, arguments) as state:
             tensors = {**state.tensors(), **arguments.tensors()}
-        tensors |= {f"{name}.grad": t for name, t in self._grads().items() if t is not None}
+        grads = {f"{name}.grad": t for name, t in self._grads().items()}
+        tensors |= {name: t for name, t in grads.items() if t is not None and t.layout == torch.strided}
         self._ops.sources = {t.untyped_storage()._cdata: name for name, t in tensors.items()}
         self._ops.execution = execution
         return execution, outer, arguments, len(self._log), region
@@ -370,12 +372,12 @@ def watch(
     bare = replace(scenario, policy="")
     evidence = _watched(target, bare, variant, seed, plain, differences)
     if not evidence.reentrant and scenario.early_stop:
-        changed = evidence.changed(recomputes=True)
+        changed = evidence.changed_again()
         if evidence.fork is None or changed:
             # Early stop may end a recomputation before the operator that shows where it leaves the way.
             whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
             if evidence.error or not whole.error:
-                evidence.stopped = frozenset(changed - whole.changed(recomputes=True))
+                evidence.stopped = frozenset(changed - whole.changed_again())
             if evidence.fork is None and whole.fork is not None:
                 whole.seen, whole.stopped = evidence.seen, evidence.stopped
                 evidence = whole
