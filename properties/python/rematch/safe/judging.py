@@ -254,7 +254,7 @@ class Judge:
             if scenario is FIRST and seed == self._seed:
                 self._differs[variant.name] = {change.name for change in found}
             if found and not scenario.compiled:
-                found = self._repeatable(scenario, variant, seed, plain, found)
+                found = self._repeatable(scenario, variant, seed, plain, seen, found)
             if found and scenario.compiled:
                 self._blame_compiler(scenario, variant, found)
             elif found:
@@ -281,24 +281,26 @@ class Judge:
         return [change for change in found if change not in same]
 
     def _repeatable(
-        self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]
+        self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, seen: Seen, found: list[Change]
     ) -> list[Change]:
-        """Those that plain runs agree on, which may use kernels that others do not, or threads; and that show again
-        where they were not known."""
+        """Those on which equal runs agree: a scenario may use kernels that others do not, and threads end in any
+        order."""
         key = f"{scenario.plain or scenario.name}, again", seed
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
-        others, again = [self._plain[key]], []
+        pairs = [(plain, self._plain[key])]
         if _signature(variant, found) not in self._known:
-            others += [run(self._target, scenario, None, seed) for _ in range(2)]
-            again = differences(plain, run(self._target, scenario, variant, seed))
-        names = {change.name for change in found}
-        apart = {change.name for other in others for change in differences(plain, other)} & names
-        for name in apart:
-            self.verdict.not_tried.append((f"{name}, {scenario.name}", "it differs between two plain runs"))
-        if len(others) > 1 and not any(change.kind == "error" for change in again):
-            apart |= names - {change.name for change in again}
-        return [change for change in found if change.name not in apart]
+            for kind, one in (None, plain), (variant, seen):
+                pairs += [(one, run(self._target, scenario, kind, seed)) for _ in range(2)]
+        apart: dict[str, str] = {}
+        for one, other in pairs:
+            why = f"it differs between two {'plain' if one is plain else 'checkpointed'} runs"
+            differ = ["error"] if bool(one.error) != bool(other.error) else [c.name for c in differences(one, other)]
+            apart |= {} if one.error and other.error else {name: why for name in differ if name not in apart}
+        for change in found:
+            if change.name in apart:
+                self.verdict.not_tried.append((f"{change.name}, {scenario.name}", apart[change.name]))
+        return [] if "error" in apart else [change for change in found if change.name not in apart]
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
         special = bool(scenario.policy or scenario.offload)
