@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import time
 
 import torch
 import torch.nn.functional as F
-from sound import Inner, sound, takes
+from sound import Inner, sound, sound_without_reentrant, takes
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 @sound
@@ -72,3 +75,105 @@ class TakesNestedRows(Inner):
 
 
 takes("TakesNestedRows", torch.nested.nested_tensor([torch.ones(2, 4), torch.full((3, 4), 0.5)], layout=torch.jagged))
+
+
+@sound
+class RecordsGradients(Inner):
+    """A hook of the backward changes what no forward reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("norm", torch.zeros(()))
+
+    def forward(self, x):
+        y = self.inner(x).tanh()
+        if y.requires_grad:
+            y.register_hook(self.see)
+        return y
+
+    def see(self, gradient):
+        self.norm = gradient.detach().norm()
+
+
+@sound
+class CallsWithinRegion(Inner):
+    """functional_call() exchanges the weights in the forward and in the recomputation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(4))
+
+    def forward(self, x):
+        call = torch.func.functional_call
+        return checkpoint(lambda y: call(self.inner, {"weight": self.weight * 2}, (y,)).tanh(), x, use_reentrant=False)
+
+
+@sound
+class CountsDepthAndCleansUp(Inner):
+    depth = 0
+
+    def forward(self, x):
+        self.depth += 1
+        try:
+            return (self.inner(x) * self.depth).tanh()
+        finally:
+            self.depth -= 1
+
+
+@sound
+class HalvesWithin(Inner):
+    """Hooks that lose digits see the same tensors where they lie within a region."""
+
+    def forward(self, x):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
+            return self.inner(self.inner(x).tanh()).tanh()
+
+
+@sound
+class ReadsOwnGradient(Inner):
+    """A gradient that is there before the forward, of a weight that is frozen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Parameter(torch.ones(4), requires_grad=False)
+        self.frozen.grad = torch.full((4,), 2.0)
+
+    def forward(self, x):
+        return (self.inner(x) * self.frozen.grad).tanh()
+
+
+@sound_without_reentrant
+class CollectsPerForward(Inner):
+    """What is closed over begins empty in each call of the function."""
+
+    def forward(self, x):
+        def block(y):
+            kept = [y]
+            kept.append(self.inner(y))
+            return torch.stack(kept).sum(0).tanh()
+
+        return checkpoint(block, x, use_reentrant=False)
+
+
+@sound
+class DetachesInBoth(Inner):
+    """The graph is cut with the switch and without."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.gradient_checkpointing = nn.Linear(4, 4), True
+
+    def forward(self, x):
+        x = self.inner(x) + x.detach()
+        return checkpoint(self.last, x, use_reentrant=False) if self.gradient_checkpointing else self.last(x)
+
+
+@sound
+class ThreadsInAnyOrder(Inner):
+    """The order in which threads end is noise."""
+
+    def forward(self, x):
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            waits = [pool.submit(time.sleep, 0.0001 * (i % 2)) for i in range(4)]
+            self.ended = [waits.index(wait) for wait in concurrent.futures.as_completed(waits)]
+        return self.inner(x).tanh()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -9,12 +11,13 @@ torch = pytest.importorskip("torch")
 import planted  # noqa: E402
 import planted_computations  # noqa: E402, F401
 import planted_outside  # noqa: E402, F401
+import planted_phases  # noqa: E402, F401
 import planted_states  # noqa: E402, F401
 import sound  # noqa: E402
 import sound_outside  # noqa: E402, F401
 
-from rematch.safe import judge  # noqa: E402
-from rematch.safe.causes import CAUSES  # noqa: E402
+from rematch.safe import judge, judging  # noqa: E402
+from rematch.safe.causes import CAUSES, computations, diagnose, states  # noqa: E402
 
 PLANTED_ELSEWHERE = {"kernel-by-grad-mode", "compiler"}
 """No operator is known that has another kernel without gradients on the CPU and differs by more than rounding;
@@ -27,13 +30,32 @@ def arguments_of(place, make):
     return given() if given else ((torch.randn(3, 4),), {})
 
 
+@pytest.fixture
+def evidences(monkeypatch):
+    """All evidence from which the judge names causes."""
+    seen = []
+    monkeypatch.setattr(judging, "diagnose", lambda evidence: seen.append(evidence) or diagnose(evidence))
+    return seen
+
+
+def causes_of(evidence):
+    return [(diagnosis.cause.name, diagnosis.about) for diagnosis in diagnose(evidence)]
+
+
 @pytest.mark.parametrize(
     ("cause", "make"), planted.PLANTED, ids=[f"{cause}:{make.__name__}" for cause, make in planted.PLANTED]
 )
-def test_the_cause_is_named_and_no_other(cause, make):
+def test_the_cause_is_named_and_no_other_in_any_order_of_the_rules(cause, make, evidences, monkeypatch):
     args, kwargs = arguments_of(planted, make)
     verdict = judge(make(), *args, kwargs=kwargs)
     assert [finding.cause.name for finding in verdict.findings] == [cause], verdict.report()
+    known = [causes_of(evidence) for evidence in evidences]
+    shuffle = random.Random(0).sample
+    for place, name in ((states, "RULES"), (computations, "RULES"), (computations, "WITHOUT_STATES")):
+        rules = getattr(place, name)
+        for other in (rules[::-1], shuffle(rules, len(rules))):
+            monkeypatch.setattr(place, name, other)
+            assert [causes_of(evidence) for evidence in evidences] == known
 
 
 @pytest.mark.parametrize("make", sound.SOUND, ids=[make.__name__ for make in sound.SOUND])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 
 import pytest
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from rematch.safe import judge  # noqa: E402
 from rematch.safe.causes import ruled_out  # noqa: E402
+from rematch.safe.compare import changes  # noqa: E402
 from rematch.safe.evidence import Evidence, Execution  # noqa: E402
 from rematch.safe.run import Seen  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
@@ -179,3 +181,44 @@ def test_how_many_parameters_train_is_asked_before_a_forward_freezes_them():
 
     reasons = [why for _, why in judge(Freezes(), X).not_tried]
     assert "it has fewer than three parameters" not in reasons
+
+
+def test_each_variant_has_its_own_symptom():
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.known = nn.Linear(4, 4), None
+
+        def forward(self, x):
+            if self.known is None:
+                self.known = self.inner(x).exp()
+            return self.inner(x).tanh() * self.known
+
+    (finding,) = judge(Keeps(), X).findings
+    assert finding.cause.name == "cache-filled"
+    text = " ".join(finding.text().split())
+    assert "differs use_reentrant=True: no error, but gradient of " in text
+    assert "differs use_reentrant=False: CheckpointError: " in text
+    assert finding.to_json()["differs_by_variant"]["non_reentrant"].startswith("CheckpointError")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_that_differ_are_told_with_the_digits_that_differ(dtype):
+    a = torch.tensor([-0.07884748], dtype=dtype)
+    (change,) = changes({"y": Leaf(BUFFER, a)}, {"y": Leaf(BUFFER, a.nextafter(torch.zeros(1, dtype=dtype)))})
+    got, had = change.text.removeprefix("buffer y: element 0 is ").split(" (")[0].split(", before ")
+    assert float(got) != float(had)
+
+
+def test_what_seldom_differs_between_plain_runs_is_not_held_against_a_module():
+    class Flaky(nn.Module):
+        """Its first checkpointed run is another, as one with a thread pool is now and then."""
+
+        def forward(self, x):
+            os.write(into, b".")
+            self.order = "other" if os.fstat(into).st_size in (3, 4) else "usual"
+            return x.tanh()
+
+    with tempfile.TemporaryFile() as file:
+        into = file.fileno()
+        assert judge(Flaky(), X).safe

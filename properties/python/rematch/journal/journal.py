@@ -98,6 +98,9 @@ class Journal(Regions):
         self._tell("ends", token)
         self._recomputing -= token.recomputes
 
+    def backward(self) -> None:
+        self._tell("backward")
+
     def _enter(self, name: str) -> None:
         self._running.append(name)
         self._tell("enters", name)
@@ -113,4 +116,4 @@ class Journal(Regions):
             try:
                 getattr(reader, method)(*what)
             except Exception as error:
-                self._unseen(f"{method} {what[0] if isinstance(what[0], str) else 'a region'}", error)
+                self._unseen(" ".join([method, *(part for part in what if isinstance(part, str))]), error)

@@ -74,6 +74,9 @@ class Reader:
     def after(self, op: Operator) -> None:
         """The operator ran, and raised nothing."""
 
+    def backward(self) -> None:
+        """The backward is about to begin, where the journal is told of it."""
+
     def enters(self, module: str) -> None:
         """The forward of the submodule of that name begins; "" is the model."""
 

@@ -82,6 +82,9 @@ class Regions:
     def end(self, token: Any) -> None:
         """The region is over, perhaps because of an error or of early stop."""
 
+    def backward(self) -> None:
+        """The backward begins."""
+
     def attached(self) -> AbstractContextManager[Any]:
         """Surrounds the run, after everything was put back."""
         return nullcontext()

@@ -174,17 +174,20 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
     if not apart.any():
         return ""
     first = int(apart.nonzero()[0])
-    return (
-        f"element {first} is {_number(b[first])}, {versus}{_number(a[first])} ({int(apart.sum())} of {len(a)} elements)"
-    )
+    texts = _apart(a[first].item(), b[first].item())
+    return f"element {first} is {texts[1]}, {versus}{texts[0]} ({int(apart.sum())} of {len(a)} elements)"
 
 
 def _plain(t: Tensor) -> Tensor:
     return t.as_subclass(Tensor) if type(t) is not Tensor else t
 
 
-def _number(t: Tensor) -> str:
-    return f"{t.item():.7g}" if t.is_floating_point() else str(t.item())
+def _apart(a: Any, b: Any) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as tell them apart."""
+    if not isinstance(a, float):
+        return str(a), str(b)
+    texts = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(7, 18))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
 def _type(t: Tensor) -> str:

@@ -20,15 +20,17 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 from rematch.journal.journal import Journal
 from rematch.journal.operators import Execution as Ran
 from rematch.journal.operators import Operator, Operators, Reader
+from rematch.journal.regions import Region
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.parts import storages, strided_parts
 from rematch.safe.restore import content_of
-from rematch.safe.run import Seen, Target, named_arguments, random_leaves, run
+from rematch.safe.run import GRADIENT, Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Extent, Leaf, State
+from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Leaf, State
 
+FORWARD, CALLER, BACKWARD = "forward", "caller", "backward"
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
 
@@ -42,6 +44,8 @@ class Execution:
     entry: dict[str, Leaf]
     ambient: dict[str, Any]
     exit: dict[str, Leaf] = field(default_factory=dict)
+    began: dict[str, Leaf] = field(default_factory=dict)
+    """Like `exit`, when the backward of a forward began."""
     left: dict[str, Any] = field(default_factory=dict)
     """Like `ambient`, at its end."""
     seeded: set[str] = field(default_factory=set)
@@ -53,7 +57,7 @@ class Execution:
     takes_grad: bool = False
     """An argument is a tensor that requires grad."""
     nested_grad: bool = False
-    """A tensor that requires grad is an argument, or within one."""
+    """A tensor that requires grad lies within an argument."""
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
@@ -81,6 +85,10 @@ class Evidence:
     right_otherwise: bool = False
     """Without the selective policy or the offloading of this scenario, outputs and gradients are those of the plain
     run."""
+    executions: list[Execution] = field(default_factory=list)
+    """All of the run."""
+    stopped: frozenset[str] = frozenset()
+    """States that a recomputation puts back where it does not stop early, and not where it does."""
 
     @property
     def error(self) -> str:
@@ -91,16 +99,43 @@ class Evidence:
         return self.forward.reentrant if self.forward is not None else self.variant.reentrant
 
     @cached_property
-    def entered(self) -> list[Change]:
-        """What a recomputation found changed, compared with what its forward found."""
+    def _found(self) -> list[Change]:
         if self.forward is None or self.again is None:
             return []
         return changes(self.forward.entry, self.again.entry)
 
     @cached_property
+    def entered(self) -> list[Change]:
+        """What a recomputation found changed, compared with what its forward found; gradients left out."""
+        return [c for c in self._found if c.kind != GRADIENT]
+
+    @cached_property
+    def gradients(self) -> list[Change]:
+        """Gradients that a recomputation found changed, where code of the target names them."""
+        return [c for c in self._found if c.kind == GRADIENT]
+
+    @cached_property
     def written(self) -> list[Change]:
         """What the forward changed."""
         return [] if self.forward is None else _kept(self.forward.changed)
+
+    @cached_property
+    def rewritten(self) -> list[Change]:
+        """What the recomputation changed."""
+        return [] if self.again is None else _kept(self.again.changed)
+
+    def changed_again(self) -> set[str]:
+        """What some recomputation changed."""
+        return {c.name for e in self.executions if e.recomputes for c in e.changed}
+
+    def by(self, name: str) -> str:
+        """Who changed a state: the forward of a region, its caller, or the backward that runs hooks and optimizers."""
+        first = self.forward
+        if first is None or name not in {**first.exit, **first.began}:
+            return FORWARD
+        if any(changes(_only(name, e.entry), _only(name, e.exit)) for e in self.executions):
+            return FORWARD
+        return CALLER if changes(_only(name, first.exit), _only(name, first.began)) else BACKWARD
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
@@ -109,6 +144,10 @@ class Evidence:
             return {}
         before, after = self.forward.ambient, self.again.ambient
         return {name: (value, after.get(name)) for name, value in before.items() if after.get(name) != value}
+
+
+def _only(name: str, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
+    return {name: leaves[name]} if name in leaves else {}
 
 
 def _kept(found: list[Change]) -> list[Change]:
@@ -124,6 +163,8 @@ class _Watch(Reader):
         self._execution: Execution | None = None
         self._sources: Mapping[int, str] = {}
         self.executions: dict[int, list[Execution]] = {}
+        self._waiting: list[tuple[Execution, State, Region]] = []
+        self._asks = any("grad" in f.__code__.co_names for f in target.state.functions())
         modules = target.state.modules()
         kinds.update({name: type(module).__name__ for name, module in modules.items()})
         self.journal = _Journal(modules, self, unseen=self._not_seen)
@@ -140,13 +181,16 @@ class _Watch(Reader):
         region = execution.region
         keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
         arguments = State(named_arguments(region.args, keywords))
-        entry = {**self._leaves(arguments), **_closed_over(region.function)}
-        found = Execution(execution.recomputes, region.reentrant, entry, ambient(_OWN))
-        found.takes_grad = any(isinstance(t, Tensor) and t.requires_grad for t in region.args)
-        found.nested_grad = any(t.requires_grad for t in arguments.tensors().values())
+        found = Execution(execution.recomputes, region.reentrant, self._leaves(arguments, region), ambient(_OWN))
+        alone = {id(t) for t in region.args if isinstance(t, Tensor)}
+        given = [t for t in arguments.tensors().values() if t.requires_grad]
+        found.takes_grad = any(id(t) in alone for t in given)
+        found.nested_grad = any(id(t) not in alone for t in given)
         self.executions.setdefault(region.number, []).append(found)
         execution.notes = found, (self._execution, self._sources), arguments, len(self._log)
-        tensors = {**self._target.state.tensors(), **arguments.tensors()}
+        with self._looking(region, arguments) as state:
+            tensors = {**state.tensors(), **arguments.tensors()}
+        tensors |= {f"{name}.grad": t for name, t in self._grads().items() if t is not None}
         self._sources = {storage._cdata: name for name, t in tensors.items() for storage in storages(t)}
         self._execution = found
 
@@ -154,17 +198,45 @@ class _Watch(Reader):
         found, outer, arguments, read = execution.notes
         self._execution, self._sources = outer
         found.reads = tuple(self._log[read:])
-        found.exit, found.left = self._leaves(arguments), ambient(_OWN)
+        found.exit, found.left = self._leaves(arguments, execution.region), ambient(_OWN)
+        if not found.recomputes:
+            self._waiting.append((found, arguments, execution.region))
         found.nested = _nested(execution.region.returned)
 
-    def _leaves(self, arguments: State) -> dict[str, Leaf]:
-        with _quiet():
+    def backward(self) -> None:
+        for execution, arguments, region in self._waiting:
+            execution.began = self._leaves(arguments, region)
+        self._waiting.clear()
+
+    def _grads(self) -> dict[str, Tensor | None]:
+        return {name: t.grad for name, t in self._target.state.trainable().items()} if self._asks else {}
+
+    @contextmanager
+    def _looking(self, region: Region, arguments: State) -> Iterator[State]:
+        """The state of the target, and what the function of a region alone reaches, such as what it closes over."""
+        state, function, bound = self._target.state, region.function, []
+        while hasattr(function, "func"):
+            # Its keywords are arguments.
+            bound += getattr(function, "args", ())
+            function = function.func
+        state.beside = {"": function, **{f"bound {i}": part for i, part in enumerate(bound)}}
+        try:
+            yield state
+        finally:
+            state.beside = {}
+
+    def _leaves(self, arguments: State, region: Region) -> dict[str, Leaf]:
+        with _quiet(), self._looking(region, arguments) as state:
             passed = arguments.leaves(Digest)
             for name, held in passed.items():
                 if held.kind not in (GENERATOR, TAG):
                     passed[name] = Leaf(ARGUMENT, held.value, held.owner)
-            own = {**self._target.state.leaves(Digest), **self._target.process.leaves()}
-            return {**own, **passed, **random_leaves(Digest)}
+            closed = _closed_over(state.functions())
+            own = {**state.leaves(Digest), **self._target.process.leaves()}
+            found = {**own, **closed, **passed, **random_leaves(Digest)}
+            for name, grad in self._grads().items():
+                found[f"{name}.grad"] = Leaf(GRADIENT, None if grad is None else Digest(grad))
+        return found
 
     def before(self, op: Operator) -> None:
         if self._execution is None or op.func._schema.name.startswith("aten::detach"):
@@ -221,18 +293,13 @@ class _Journal(Journal):
         return mock.patch.object(generator, "seed", seed)
 
 
-def _closed_over(function: Any) -> dict[str, Leaf]:
-    """Which objects a function closes over: another one may be bound to the variable later."""
-    while hasattr(function, "func"):
-        function = function.func
-    if not isinstance(function, FunctionType):
-        return {}
-    found = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        content = content_of(cell)
-        found[name + WHICH] = Leaf(CLOSURE, Identity(content))
-        if isinstance(content, (list, dict, set)):
-            found[name] = Leaf(CLOSURE, Extent("elements", len(content)))
+def _closed_over(functions: list[FunctionType]) -> dict[str, Leaf]:
+    """Which objects functions close over: another one may be bound to the variable later."""
+    found: dict[str, Leaf] = {}
+    for function in functions:
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            names = (name + WHICH, *(f"{name} ({n}){WHICH}" for n in range(2, len(functions) + 2)))
+            found[next(n for n in names if n not in found)] = Leaf(CLOSURE, Identity(content_of(cell)))
     return found
 
 
@@ -305,13 +372,20 @@ def watch(
     target: Target, scenario: Scenario, variant: Variant, seed: int, plain: Seen, differences: list[Change]
 ) -> Evidence:
     """Runs a scenario again, and looks."""
-    evidence = _watched(target, scenario, variant, seed, plain, differences)
-    if evidence.fork is None and not evidence.reentrant and scenario.early_stop:
-        # Early stop may end a recomputation before the operator that shows where it leaves the way.
-        whole = _watched(target, replace(scenario, early_stop=False), variant, seed, plain, differences)
-        if whole.fork is not None:
-            whole.seen = evidence.seen
-            return whole
+    # A policy answers for operators before they are seen.
+    bare = replace(scenario, policy="")
+    evidence = _watched(target, bare, variant, seed, plain, differences)
+    if not evidence.reentrant and scenario.early_stop:
+        changed = evidence.changed_again()
+        if evidence.fork is None or changed:
+            # Early stop may end a recomputation before the operator that shows where it leaves the way.
+            whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
+            if evidence.error or not whole.error:
+                evidence.stopped = frozenset(changed - whole.changed_again())
+            if evidence.fork is None and whole.fork is not None:
+                whole.seen, whole.stopped = evidence.seen, evidence.stopped
+                evidence = whole
+    evidence.scenario = scenario
     return evidence
 
 
@@ -322,6 +396,7 @@ def _watched(
     watcher = _Watch(target, kinds)
     seen = run(target, scenario, variant, seed, watcher.journal)
     evidence = Evidence(target, scenario, variant, plain, seen, differences, kinds=kinds)
+    evidence.executions = [run for runs in watcher.executions.values() for run in runs]
     pairs = [(runs[0], runs[1:]) for runs in watcher.executions.values() if runs]
     for first, later in pairs:
         for again in later:

@@ -13,8 +13,16 @@ from torch import Tensor, nn
 
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
-from rematch.safe.causes.computations import COMPILED, ENDLESS, GRAD_MODE, NAMES, NOT_CHECKPOINTED, SWITCH_DROPS
-from rematch.safe.causes.states import whole
+from rematch.safe.causes.computations import (
+    COMPILED,
+    ENDLESS,
+    GRAD_MODE,
+    NAMES,
+    NOT_CHECKPOINTED,
+    SIDE_OUTPUT,
+    SWITCH_DROPS,
+)
+from rematch.safe.causes.states import unnumbered, whole
 from rematch.safe.compare import Change, changes, differences, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.process import is_of_process
@@ -274,8 +282,8 @@ class Judge:
             found = [c for c in found if c not in dropped]
             if scenario is FIRST and seed == self._seed:
                 self._differs[variant.name] = {change.name for change in found}
-            elif found and not seen.error and not scenario.compiled:
-                found = self._repeatable(scenario, seed, plain, found)
+            if found and not scenario.compiled:
+                found = self._repeatable(scenario, variant, seed, plain, seen, found)
             if found and scenario.compiled:
                 self._blame_compiler(scenario, variant, found)
             elif found:
@@ -286,7 +294,7 @@ class Judge:
         self._stopped.append(variant)
         why = error.partition(": ")[2].removeprefix("does not end: ")
         change = Change("error", "error", "", error, f"does not end: {why}")
-        self._add(Diagnosis(ENDLESS, why, (change,))).shown.append((variant, scenario))
+        self._add(Diagnosis(ENDLESS, why, (change,)), variant).shown.append((variant, scenario))
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
@@ -296,7 +304,7 @@ class Judge:
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
                 finding.shown.append((variant, scenario))
         if alone:
-            self._add(Diagnosis(COMPILED, "", tuple(alone), "")).shown.append((variant, scenario))
+            self._add(Diagnosis(COMPILED, "", tuple(alone), ""), variant).shown.append((variant, scenario))
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""
@@ -308,54 +316,57 @@ class Judge:
         same = [] if any(seen.error for seen in wide) else rounding(found, wide[0], wide[1], eps)
         return [change for change in found if change not in same]
 
-    def _repeatable(self, scenario: Scenario, seed: int, plain: Seen, found: list[Change]) -> list[Change]:
-        """Those that two plain runs of the scenario agree on: it may use kernels that the first one does not."""
+    def _repeatable(
+        self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, seen: Seen, found: list[Change]
+    ) -> list[Change]:
+        """Those on which equal runs agree: a scenario may use kernels that others do not, and threads end in any
+        order."""
         key = f"{scenario.plain or scenario.name}, again", seed
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
-        apart = {change.name for change in differences(plain, self._plain[key])}
-        for name in apart & {change.name for change in found}:
-            self.verdict.not_tried.append((f"{name}, {scenario.name}", "it differs between two plain runs"))
-        return [change for change in found if change.name not in apart]
+        pairs = [(plain, self._plain[key])]
+        if _signature(variant, found) not in self._known:
+            for kind, one in (None, plain), (variant, seen):
+                pairs += [(one, run(self._target, scenario, kind, seed)) for _ in range(2)]
+        apart: dict[str, str] = {}
+        for one, other in pairs:
+            why = f"it differs between two {'plain' if one is plain else 'checkpointed'} runs"
+            differ = ["error"] if bool(one.error) != bool(other.error) else [c.name for c in differences(one, other)]
+            if one is seen:
+                # Each run leaves an object of its own where a process has another one.
+                differ = [name for name in differ if not is_of_process(name)]
+            apart |= {} if one.error and other.error else {name: why for name in differ if name not in apart}
+        for change in found:
+            if change.name in apart:
+                self.verdict.not_tried.append((f"{change.name}, {scenario.name}", apart[change.name]))
+        return [] if "error" in apart else [change for change in found if change.name not in apart]
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
         special = bool(scenario.policy or scenario.offload)
         if not special and any(change.kind in COMPUTED for change in found):
             self._wrong.append(variant)
-        signature = (variant.name, *sorted({c.name.split(",")[0] for c in found}))
+        signature = _signature(variant, found)
         if signature not in self._known:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
             evidence.right_otherwise = special and variant not in self._wrong
-            self._known[signature] = [self._add(d) for d in diagnose(evidence)]
+            self._known[signature] = [self._add(d, variant) for d in diagnose(evidence)]
         for finding in self._known[signature]:
             if (variant, scenario) not in finding.shown:
                 finding.shown.append((variant, scenario))
 
-    def _add(self, diagnosis: Diagnosis) -> Finding:
+    def _add(self, diagnosis: Diagnosis, variant: Variant) -> Finding:
+        cause, about = diagnosis.cause, diagnosis.about
         first, *rest = diagnosis.explains
         for finding in self.verdict.findings:
             # What a computation is about reads otherwise in every scenario.
-            same = diagnosis.cause in OF_COMPUTATIONS or "{name}" not in diagnosis.cause.says
-            same = same or whole(diagnosis.about) in map(whole, (finding.about, *finding.more))
-            if finding.cause is diagnosis.cause and same:
-                if first.kind in COMPUTED and not finding.computed:
-                    # A wrong gradient says more than the state that it comes from.
-                    finding.more.insert(0, finding.what)
-                    finding.what, finding.since, finding.computed = first.text, diagnosis.detail, True
-                return finding
-        names = dict.fromkeys(c.name for c in rest if c.name != first.name)
-        finding = Finding(
-            diagnosis.cause,
-            diagnosis.about,
-            diagnosis.says,
-            first.text,
-            diagnosis.detail,
-            diagnosis.advice,
-            [],
-            list(names),
-            first.kind in COMPUTED,
-        )
-        self.verdict.findings.append(finding)
+            same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
+            if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
+                break
+        else:
+            names = dict.fromkeys(c.name for c in rest if c.name != first.name)
+            finding = Finding(cause, about, diagnosis.says, diagnosis.advice, more=list(names))
+            self.verdict.findings.append(finding)
+        finding.note(variant.name, first, diagnosis.detail)
         return finding
 
     def _remark(self, cause: Cause, about: str, what: str, scenario: Scenario) -> None:
@@ -363,8 +374,9 @@ class Judge:
             if old.cause is cause and old.about == about:
                 old.shown.append((OWN, scenario))
                 return
-        finding = Finding(cause, about, cause.says.format(name=about), what, "", cause.advice, [(OWN, scenario)])
-        finding.remark = True
+        says, advice = cause.says.format(name=about), cause.advice
+        finding = Finding(cause, about, says, advice, [(OWN, scenario)], remark=True)
+        finding.note(OWN.name, Change(about, "remark", None, None, what), "")
         self.verdict.findings.append(finding)
 
     def _accepted(self, change: Change) -> bool:
@@ -384,16 +396,18 @@ class Judge:
 
     def _merge(self) -> None:
         """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
-        other ways in other scenarios."""
+        other ways in other scenarios. So does a state that has no gradient because it was kept from another forward."""
         findings = self.verdict.findings
         states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
-        for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE)]:
-            owner = next((f for f in states if set(vague.variants) <= set(f.variants)), None)
+        for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE, SIDE_OUTPUT)]:
+            owners = states
+            if vague.cause is SIDE_OUTPUT:
+                owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
+            owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
             if owner is not None:
                 owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
-                if not owner.computed:
-                    owner.more.insert(0, owner.what)
-                    owner.what, owner.since, owner.computed = vague.what, vague.since, vague.computed
+                for name, (change, since) in vague.symptoms.items():
+                    owner.note(name, change, since)
                 findings.remove(vague)
 
     def _measure(self) -> None:
@@ -440,6 +454,10 @@ class Judge:
             )
         if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _signature(variant: Variant, found: Sequence[Change]) -> tuple[str, ...]:
+    return variant.name, *sorted({unnumbered(change.name) for change in found})
 
 
 def _are(names: Sequence[str]) -> str:

@@ -248,7 +248,7 @@ def run(
                 stack.enter_context(target.tape.playing(target.state.functions()))
             if variant is not None and not scenario.early_stop:
                 stack.enter_context(set_checkpoint_early_stop(False))
-            step = _Step(target, scenario, variant, seen, in_float64)
+            step = _Step(target, scenario, variant, seen, calls, in_float64)
             for number in range(scenario.steps * scenario.microbatches):
                 step.once(number, modules if count_saved else None)
                 if scenario.steps > 1:
@@ -275,10 +275,16 @@ class _Step:
     """Forwards and backwards of a run."""
 
     def __init__(
-        self, target: Target, scenario: Scenario, variant: Variant | None, seen: Seen, in_float64: bool
+        self,
+        target: Target,
+        scenario: Scenario,
+        variant: Variant | None,
+        seen: Seen,
+        calls: regions.Regions,
+        in_float64: bool,
     ) -> None:
         self._target, self._scenario, self._variant, self._seen = target, scenario, variant, seen
-        self._in_float64 = in_float64
+        self._calls, self._in_float64 = calls, in_float64
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
         """A forward and its backward, or, where the scenario says so, a forward alone."""
@@ -330,6 +336,7 @@ class _Step:
         loss = sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(()))
         if not isinstance(loss, Tensor) or not loss.requires_grad:
             return
+        self._calls.backward()
         for i in range(self._scenario.backwards):
             keep = i + 1 < self._scenario.backwards
             if self._in_float64:

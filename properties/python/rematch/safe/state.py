@@ -112,6 +112,8 @@ class State:
         self._of_code: dict[types.CodeType, tuple[str, ...]] = {}
         self._classes: set[type] = set()
         self._visited: set[type] = set()
+        self.beside: dict[str, Any] = {}
+        """Further roots, of which what these do not reach is read as well."""
         self.unrestored: list[str] = []
         """Names of what cannot be put back, such as a generator of Python that is half consumed."""
         self.unseen: dict[str, str] = {}
@@ -188,8 +190,9 @@ class State:
         first: dict[str, Any] = {}
         self._visited.clear()
         waiting = deque(_Node(name, ATTRIBUTE, value, "") for name, value in self.roots.items())
-        while waiting:
-            node = waiting.popleft()
+        later = deque(_Node(name, CLOSURE, value, "") for name, value in self.beside.items())
+        while waiting or later:
+            node = (waiting or later).popleft()
             value = node.value
             if not isinstance(value, _SCALARS):
                 if id(value) in seen:
@@ -302,7 +305,7 @@ class State:
             if (_is_state(part) or callable(part)) and not is_of_the_compiler(key):
                 yield _Node(f"{function.__name__}.{key}", ATTRIBUTE, part, "")
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            if not isinstance(part, _SCALARS) and _is_state(part):
+            if not isinstance(part, _SCALARS) and (_is_state(part) or isinstance(part, types.FunctionType)):
                 yield _Node(f"a default of {function.__name__}()", GLOBAL, part, "")
         if is_library(function.__module__):
             return

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rematch.safe.causes import Cause
+from rematch.safe.causes import COMPUTED, Cause
+from rematch.safe.causes.states import unnumbered
+from rematch.safe.compare import Change
 from rematch.safe.scenarios import Scenario, Variant
 
 UNSEEN = (
@@ -26,16 +28,41 @@ class Finding:
     cause: Cause
     about: str
     says: str
-    what: str
-    since: str
     advice: str
     shown: list[tuple[Variant, Scenario]] = field(default_factory=list)
     more: list[str] = field(default_factory=list)
     """Further differences of the same cause."""
-    computed: bool = False
-    """Whether outputs or gradients differ."""
     remark: bool = False
     """Nothing is wrong, but less is saved than one would think."""
+    symptoms: dict[str, tuple[Change, str]] = field(default_factory=dict)
+    """By variant, what differs, and since which operator."""
+
+    def note(self, variant: str, change: Change, since: str) -> None:
+        """What shows it in a variant. A wrong gradient says more than the state that it comes from."""
+        told = self.symptoms.get(variant)
+        if told is None or (change.kind in COMPUTED and told[0].kind not in COMPUTED):
+            self.symptoms[variant] = change, since
+            if told is not None and told[0].text not in self.more:
+                self.more.insert(0, told[0].text)
+
+    @property
+    def computed(self) -> bool:
+        """Whether outputs or gradients differ."""
+        return any(change.kind in COMPUTED for change, _ in self.symptoms.values())
+
+    @property
+    def what(self) -> str:
+        """What differs, in the first variant in which outputs or gradients do."""
+        return self._first[0].text
+
+    @property
+    def since(self) -> str:
+        """The operator from which on that differs."""
+        return self._first[1]
+
+    @property
+    def _first(self) -> tuple[Change, str]:
+        return min(self.symptoms.values(), key=lambda symptom: symptom[0].kind not in COMPUTED)
 
     @property
     def scenario(self) -> Scenario:
@@ -61,11 +88,27 @@ class Finding:
     def text(self) -> str:
         """A paragraph."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
-        parts = [("differs", self.what), ("as well", _some(self.more, ", ")), ("since", self.since)]
+        own = self._by_variant()
+        parts = [("differs", f"{_use(names)}: {what}" if len(own) > 1 else what) for names, what, _ in own]
+        parts.append(("as well", _some(self.more, ", ")))
+        since = dict.fromkeys(text for _, _, text in own)
+        parts += [("since", text) for text in since]
         parts += [("cause", f"{self.cause.name}: {self.says}"), ("what to do", self.advice)]
         parts.append(("also with", _some(scenarios[1:], "; ")))
         lines = [_wrapped(f"  {label:<11}", text) for label, text in parts if text]
         return "\n".join([f"{_use(self.variants)}, {scenarios[0]}", *lines])
+
+    def _by_variant(self) -> list[tuple[list[str], str, str]]:
+        """Variants, what differs and since when: together where the same value differs."""
+        alike: dict[str, list[str]] = {}
+        for variant, (change, _) in self.symptoms.items():
+            alike.setdefault(unnumbered(change.name), []).append(variant)
+        found = []
+        for names in alike.values():
+            change, since = self.symptoms[names[0]]
+            silent = "error" in alike and change.kind in COMPUTED and change.kind != "error"
+            found.append((names, f"no error, but {change.text}" if silent else change.text, since))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """As data."""
@@ -74,6 +117,7 @@ class Finding:
             "remark": self.remark,
             "says": self.says,
             "differs": self.what,
+            "differs_by_variant": {variant: change.text for variant, (change, _) in self.symptoms.items()},
             "more": self.more,
             "since": self.since,
             "advice": self.advice,

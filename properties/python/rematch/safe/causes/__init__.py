@@ -5,7 +5,7 @@ from __future__ import annotations
 from rematch.safe.causes import computations, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
-from rematch.safe.evidence import Evidence
+from rematch.safe.evidence import FORWARD, Evidence
 from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import (
     ARGUMENT,
@@ -46,8 +46,8 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
     computed = [c for c in evidence.differences if c.kind in COMPUTED]
     kept = [c for c in evidence.differences if c.kind not in COMPUTED]
     if computed and evidence.scenario.steps > 1:
-        # Other gradients make other weights, and what shares memory with them, or is computed of them.
-        kept = [c for c in kept if c.kind != PARAMETER and not (c.kind == ATTRIBUTE and states.is_tensor(c.before))]
+        # Other gradients make other weights, and other states that are computed of them.
+        kept = []
     root: Cause | None = None
     if computed:
         decided = computations.cause_of_computation(evidence)
@@ -57,26 +57,29 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
             root = decided[0]
             found[root] = Diagnosis(root, decided[1], tuple(computed), since(evidence))
     for change in kept:
+        change = states.in_container(change, kept)
         cause = states.cause_of_state(change, evidence)
-        if cause is None or _follows(change, cause, root):
+        if cause is None or _follows(change, cause, root, evidence):
             continue
-        whole = next((d for d in found.values() if d.about and change.name.startswith(d.about + "[")), None)
-        if whole is not None:
+        name = states.unnumbered(change.name)
+        if any(d.about and name.startswith(d.about + "[") for d in found.values()):
             continue
         old = found.get(cause)
         if old is None:
-            found[cause] = Diagnosis(cause, change.name, (change,), _write(change, evidence))
-        elif old.about.split("[")[0] != change.name.split("[")[0] or old.explains[-1] != change:
+            found[cause] = Diagnosis(cause, name, (change,), _write(change, evidence))
+        else:
             found[cause] = Diagnosis(cause, old.about, (*old.explains, change), old.detail)
     if not found and kept:
         found[UNDECIDED] = Diagnosis(UNDECIDED, "", tuple(kept), ruled_out(evidence))
     return list(found.values())
 
 
-def _follows(change: Change, cause: Cause, root: Cause | None) -> bool:
+def _follows(change: Change, cause: Cause, root: Cause | None, evidence: Evidence) -> bool:
     """Whether a state differs because other numbers were computed, not for a cause of its own."""
     if root is None or cause is root:
         return False
+    if evidence.by(states.unnumbered(change.name)) != FORWARD:
+        return True
     if root in _RANDOM or cause is states.TORCH_RANDOM:
         return cause not in (states.BATCH_NORM, states.BUFFER_COUNTER, states.COUNTER, states.COLLECTOR)
     return cause in (states.STATISTIC, states.CARRIED, states.LAZY, states.OTHER_STATE) or (

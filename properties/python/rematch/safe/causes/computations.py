@@ -8,7 +8,8 @@ from rematch.safe.causes import rules, states
 from rematch.safe.causes.cause import Cause, ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import WHICH, Evidence, Identity
-from rematch.safe.state import BUFFER, ENVIRONMENT, MODE, PARAMETER
+from rematch.safe.run import GRADIENT
+from rematch.safe.state import BUFFER, ENVIRONMENT, MODE
 
 _RANDOM = "the random state of "
 
@@ -143,6 +144,11 @@ SWITCH = Cause(
     "Compare the code behind the switch with the code without it: arguments that are left out or replaced there, such "
     "as caches, masks, prefixes.",
 )
+SWITCH_CUTS = Cause(
+    "switch-cuts-graph",
+    "The model's own switch cuts the graph: its forward computes the same, and {name} gets no gradient",
+    "Look for detach(), .data or no_grad() in the code behind the switch.",
+)
 SWITCH_LEAF = Cause(
     "switch-makes-leaf",
     "The model's own switch makes the output of its embedding require grad, for the reentrant variant; where the "
@@ -182,15 +188,14 @@ COMPILED = Cause(
 
 
 RULES: Sequence[tuple[Cause, ComputationRule]] = (
-    (CACHE, lambda e: rules.cache(e) if e.scenario.policy and e.right_otherwise else None),
-    (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.scenario.policy and e.right_otherwise else None),
+    (KEPT_WRITTEN, lambda e: e.scenario.policy_text if e.right_otherwise and e.fork is None else None),
     (RAGGED, rules.ragged),
     (OFFLOADED, rules.offloaded),
     (DETACHED_OUTPUT, rules.detached_output),
+    (NO_INPUT, rules.no_input),
+    (NESTED_INPUT, rules.nested_input),
     (NESTED_OUTPUT, rules.nested_output),
     (SIDE_OUTPUT, rules.side_output),
-    (NESTED_INPUT, rules.nested_input),
-    (NO_INPUT, rules.no_input),
     (BACKWARD_WITHIN, rules.backward_within),
     (POLICY, rules.text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
     (SWITCH_LEAF, rules.leaf_by_switch),
@@ -209,39 +214,49 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (UNFILLED, rules.unfilled),
     (CACHE, rules.cache),
     (FAST_PATH, rules.fast_path),
-    (states.WEIGHT_WRITTEN, rules.entered(PARAMETER)),
+)
+"""These exclude each other by what they state: their order means nothing."""
+
+WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.ARGUMENT_WRITTEN, rules.input_written),
     (WRITTEN_LATER, rules.in_place),
     (KERNEL_BY_MODE, rules.kernel_by_mode),
     (GRAD_MODE, rules.text("register a hook on a tensor that doesn't require gradient")),
     (GRAD_MODE, rules.grad_mode),
     (SWITCH, rules.switch),
+    (SWITCH_CUTS, rules.cut),
 )
-"""Tried in this order."""
-
-_LAST_BEFORE_STATES = FAST_PATH
-"""What the recomputation found changed is asked for after this cause."""
+"""Those that state, too, that no state that the recomputation found changed is the cause."""
 
 
 def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
     """Why outputs or gradients differ, or an error was raised, and what it is about; None: not decided."""
-    for cause, rule in RULES:
-        about = rule(evidence)
-        if about is not None:
-            return cause, about
-        if cause is _LAST_BEFORE_STATES:
-            # What the recomputation found changed is why it computes something else.
-            for change in _suspects(evidence):
-                found = states.cause_of_state(change, evidence)
-                if found is not None:
-                    return found, change.name.removesuffix(WHICH)
+    return _by(RULES, evidence) or _by_state(evidence) or _by(WITHOUT_STATES, evidence)
+
+
+def _by(rules: Sequence[tuple[Cause, ComputationRule]], evidence: Evidence) -> tuple[Cause, str] | None:
+    found = ((cause, rule(evidence)) for cause, rule in rules)
+    return next(((cause, about) for cause, about in found if about is not None), None)
+
+
+def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
+    """What the recomputation found changed is why it computes something else."""
+    for change in _suspects(evidence):
+        change = states.in_container(change, evidence.entered)
+        cause = states.cause_of_state(change, evidence)
+        if cause is not None:
+            return cause, change.name.removesuffix(WHICH)
     return None
+
+
+_LIKELY_BESIDE = {BUFFER: 1, GRADIENT: 2}
+"""Kinds of states that change in most runs, and decide little."""
 
 
 def _suspects(e: Evidence) -> list[Change]:
     """Changed states, those first from which the operator read that made something else."""
     source = e.fork.source if e.fork is not None else ""
-    changed = [c for c in e.entered if not c.name.startswith(_RANDOM)]
+    changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(_RANDOM)]
     others = [c for c in changed if isinstance(c.before, Identity)]
     if others:
         return others
@@ -251,7 +266,5 @@ def _suspects(e: Evidence) -> list[Change]:
     if e.fork is not None and e.fork.same_operator and e.fork.source:
         return []
     if e.fork is None and not e.error:
-        changed = [c for c in changed if c.kind != BUFFER]
-    flags = [c for c in changed if isinstance(c.before, bool)]
-    rest = [c for c in changed if not isinstance(c.before, bool) and c.kind != BUFFER]
-    return flags + rest + [c for c in changed if c.kind == BUFFER]
+        changed = [c for c in changed if c.kind not in _LIKELY_BESIDE]
+    return sorted(changed, key=lambda c: (_LIKELY_BESIDE.get(c.kind, 0), not isinstance(c.before, bool)))

@@ -8,7 +8,7 @@ import re
 from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import Digest, Evidence
+from rematch.safe.evidence import Digest, Evidence, Execution
 from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG, Extent, Made
 
 _RANDOM = "the random state of "
@@ -36,35 +36,41 @@ def backward_within(e: Evidence) -> str | None:
     return "" if e.reentrant and refused and e.again is None else None
 
 
-def nested_output(e: Evidence) -> str | None:
-    if not e.reentrant:
-        return None
-    region = e.forward
-    if region is not None and region.nested and region.takes_grad and (_absent(e) or _flags(e)):
-        return region.nested
-    names = [c.name.split(",")[0] for c in _flags(e) if c.name.startswith("output")]
-    nested = [n for n in names if n.count("[") > 1 or "." in n or "['" in n or "output[" in n and e.plain.is_list]
-    return nested[0] if nested else None
-
-
-def nested_input(e: Evidence) -> str | None:
-    region = e.forward
-    if not e.reentrant or region is None or region.takes_grad or not region.nested_grad or not _absent(e):
-        return None
-    names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
-    return next((n for n in names if n.startswith("input ")), "the input")
-
-
-def side_output(e: Evidence) -> str | None:
-    names = [c.name for c in _flags(e) if not c.name.startswith("output")]
-    return names[0] if names else None
+def _cut(e: Evidence) -> list[Execution]:
+    """The reentrant forwards, where gradients are lost."""
+    lost = _absent(e) or [c for c in _flags(e) if c.before] or "does not require grad and does not have" in e.error
+    return [r for r in e.executions if r.reentrant and not r.recomputes] if lost else []
 
 
 def no_input(e: Evidence) -> str | None:
-    region = e.forward
-    if not e.reentrant or region is None or region.takes_grad or region.nested_grad:
+    """A region without gradients computes with what trains."""
+    trains = {c.name for c in _absent(e)} or e.plain.values.keys()
+    for region in _cut(e):
+        read = {f"gradient of {source}" for op in region.ops for source in op.sources}
+        if not (region.takes_grad or region.nested_grad) and read & trains:
+            return ""
+    return None
+
+
+def nested_input(e: Evidence) -> str | None:
+    names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
+    if no_input(e) is not None or not any(r.nested_grad and not r.takes_grad for r in _cut(e)):
         return None
-    return "" if _absent(e) or _flags(e) or "does not require grad and does not have a grad_fn" in e.error else None
+    return next((n for n in names if n.startswith("input ")), "the input")
+
+
+def nested_output(e: Evidence) -> str | None:
+    return next((r.nested for r in _cut(e) if r.nested and r.takes_grad), None)
+
+
+def side_output(e: Evidence) -> str | None:
+    """What lies beside the outputs of a region has no gradient, but for what the recomputation itself goes on with."""
+    if not any(r.takes_grad for r in _cut(e)) or nested_output(e) is not None:
+        return None
+    goes_on = {states.whole(c.name) for c in e.entered} if e.fork is not None else set()
+    names = [c.name for c in _flags(e) if c.before and states.whole(c.name) not in goes_on]
+    beside = [n for n in names if not n.startswith("output")]
+    return beside[0] if beside else (f"what {names[0]} is computed of" if names else None)
 
 
 def moved(e: Evidence, name: str) -> str | None:
@@ -101,8 +107,8 @@ def shared(e: Evidence) -> str | None:
 
 
 def context(e: Evidence) -> str | None:
-    names = [n for n in e.ambient if n not in ("grad mode", "functions of subclasses", "inference mode")]
-    return names[0] if names else None
+    others = ("grad mode", "functions of subclasses", "inference mode", sets_switch(e))
+    return next((n for n in e.ambient if n not in others), None)
 
 
 def subclass(e: Evidence) -> str | None:
@@ -127,6 +133,7 @@ def cache(e: Evidence) -> str | None:
     filled: dict[str, list[Change]] = {}
     for change in e.entered:
         empty = change.before is None or (isinstance(change.before, Extent) and change.before.count == 0)
+        empty = empty or (isinstance(change.after, Digest) and change.after.hash in e.fork.skipped)
         holds = states.is_tensor(change.after) or isinstance(change.after, (Extent, Made))
         other = change.kind in (GENERATOR, MODE, ENVIRONMENT, ARGUMENT, PARAMETER) or change.name.startswith(HOOKS)
         # A module that is made in the first forward is no cache.
@@ -161,7 +168,7 @@ def leaf_by_switch(e: Evidence) -> str | None:
 
 
 def in_place(e: Evidence) -> str | None:
-    if "modified by an inplace operation" in e.error or "inplace" in e.error:
+    if "inplace" in e.error and input_written(e) is None:
         return e.error.split("\n")[0][:160]
     return None
 
@@ -217,11 +224,19 @@ def kernel_by_mode(e: Evidence) -> str | None:
 
 def grad_mode(e: Evidence) -> str | None:
     """Another operator runs. The same one with other operands has them from elsewhere."""
+    if input_written(e) is not None or kernel_by_mode(e) is not None:
+        return None
     if not _modes_differ(e) or e.fork is None or e.fork.of_others:
         return None
     return str(e.fork)
 
 
 def switch(e: Evidence) -> str | None:
-    outputs = [c.name for c in e.differences if c.kind == "output"]
+    """Later steps compute with other weights where gradients differ."""
+    outputs = [c.name for c in e.differences if c.kind == "output" and not re.search(r", step [1-9]", c.name)]
     return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None
+
+
+def cut(e: Evidence) -> str | None:
+    names = [c.name.removeprefix("gradient of ") for c in _absent(e)]
+    return names[0] if e.target.switch is not None and e.fork is None and switch(e) is None and names else None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import Digest, Evidence
+from rematch.safe.evidence import CALLER, FORWARD, Digest, Evidence, Identity
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -31,8 +31,9 @@ from rematch.safe.state import (
 
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
-    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), recomputing())); "
-    "or update it outside of the checkpoint."
+    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), with a class that has "
+    "__enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of the "
+    "checkpoint."
 )
 _OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
 _PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
@@ -82,7 +83,7 @@ COLLECTOR = Cause(
 )
 ITERATOR = Cause(
     "iterator",
-    "The forward takes the next element of {name}, and the recomputation the one after it",
+    "The forward takes an element of {name}, and the recomputation the one after it",
     "Take it outside of the checkpoint, and pass it in as an argument.",
 )
 STATISTIC = Cause(
@@ -174,6 +175,25 @@ EARLY_STOP = Cause(
     "needs",
     "Put it back in a finally block or a context manager; or run the forward within set_checkpoint_early_stop(False).",
 )
+IN_BACKWARD = Cause(
+    "changed-in-backward",
+    "{name} changes during the backward (by a hook, an optimizer, the accumulation of gradients): a recomputation "
+    "reads what it has become by then, and in reentrant checkpoints hooks of parameters run once for each region",
+    "Change it after backward() has returned; what a forward reads of it, pass in as an argument.",
+)
+BETWEEN = Cause(
+    "changed-before-backward",
+    "The caller of the checkpoint changes {name} between the forward and the backward, and the recomputation reads "
+    "another value",
+    "Pass it in as an argument, leave it until backward() has returned, or enter what exchanges it, such as "
+    "torch.func.functional_call(), within the function that is checkpointed.",
+)
+LOSSY_HOOKS = Cause(
+    "hooks-change-values",
+    "Hooks of saved tensors give {name} back with other values: gradients depend on which tensors are saved, and a "
+    "checkpoint saves others than the plain run",
+    "Use hooks that give back the values that they took, such as torch.autograd.graph.save_on_cpu().",
+)
 TORCH_RANDOM = Cause(
     "random-state-moves",
     "PyTorch's generator ends in another state: the recomputation draws, and what it drew is not put back",
@@ -183,7 +203,12 @@ TORCH_RANDOM = Cause(
 
 def whole(name: str) -> str:
     """The container of an element, by name."""
-    return re.sub(r"(\[[^\]]*\])+$", "", name)
+    return re.sub(r"(\[[^\]]*\])+$", "", unnumbered(name))
+
+
+def unnumbered(name: str) -> str:
+    """Without the step or the microbatch."""
+    return re.sub(r", (step|microbatch) \d+$", "", name)
 
 
 def _owner(change: Change, *words: str) -> bool:
@@ -225,9 +250,10 @@ def _counts_up(change: Change, evidence: Evidence) -> bool:
     return not beside or all(_number(c.before) and _number(c.after) and c.after >= c.before for c in beside)
 
 
-def _grown(change: Change) -> bool:
-    a, b = change.before, change.after
-    return is_tensor(a) and is_tensor(b) and tuple(a.shape) != tuple(b.shape)
+def _grown(change: Change, evidence: Evidence) -> bool:
+    """Whether a tensor becomes a larger one, at the latest when the forward runs once more."""
+    same = [c for c in (change, *evidence.differences, *evidence.rewritten) if c.name == change.name]
+    return any(_tensors(c) and tuple(c.before.shape) != tuple(c.after.shape) for c in same)
 
 
 _STATE_BYTES = torch.Generator().get_state().numel()
@@ -249,25 +275,15 @@ def _seeded(change: Change, evidence: Evidence) -> bool:
     return evidence.forward is not None and change.name.split()[-1] in evidence.forward.seeded
 
 
-def _is_left_by_early_stop(change: Change, evidence: Evidence) -> bool:
-    """Whether the forward leaves a state as it found it, and the recomputation does not."""
-    first, again, name = evidence.forward, evidence.again, change.name
-    if first is None or again is None or evidence.reentrant or not evidence.scenario.early_stop:
-        return False
-    if {c.name for c in evidence.written} & {c.name for c in evidence.entered}:
-        # It does not stop short of the same: the forward left another state for it to begin with.
-        return False
-    same, other = ([c for c in e.changed if c.name == name] for e in (first, again))
-    return name in first.entry and not same and bool(other)
-
-
 def _lost(change: Change, evidence: Evidence) -> bool:
     forward = evidence.forward
     return change.after is None and (forward is None or change.name in forward.exit)
 
 
-def _carried(change: Change) -> bool:
-    return change.before is None and is_tensor(change.after) and not _added(change)
+def _carried(change: Change, evidence: Evidence) -> bool:
+    """Whether the first forward makes a tensor, or each a larger one."""
+    made = (c.before is None and is_tensor(c.after) for c in (change, *evidence.written) if c.name == change.name)
+    return not _added(change) and (any(made) or _grown(change, evidence))
 
 
 def _shrunk(change: Change) -> bool:
@@ -292,55 +308,96 @@ def _tensors(change: Change) -> bool:
     return is_tensor(change.before) and is_tensor(change.after)
 
 
-def _always(change: Change, evidence: Evidence) -> bool:
-    return True
-
-
 def _by(test: Callable[[Change], bool]) -> StateRule:
     return lambda change, evidence: test(change)
 
 
+def _but(rule: StateRule, *others: StateRule) -> StateRule:
+    """Where `rule` holds, and none of the others."""
+    return lambda c, e: rule(c, e) and not any(other(c, e) for other in others)
+
+
+_numpy, _python = (_but(_generator(name), _seeded) for name in ("numpy", "random"))
+_of_torch = _by(lambda c: c.name.startswith(("the random state of PyTorch", "the random state of cuda")))
+_position = _by(lambda c: isinstance(c.before, Position))
+_taken = _by(_shrunk)
+_of_instance_norm = _by(lambda c: _owner(c, "InstanceNorm"))
+_of_batch_norm = _but(_is_batch_norm, _of_instance_norm)
+_of_observer = _by(lambda c: _owner(c, "Observer", "FakeQuant"))
+_of_layer = (_of_batch_norm, _of_instance_norm, _spectral, _of_observer, _holds_generator)
+_consumed = _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))
+_grows = _but(lambda c, e: _contains(c) or _added(c) or _grown(c, e), _consumed)
+_hooked = _by(lambda c: c.name.startswith(HOOKS))
+_collected = _but(_by(lambda c: _contains(c) or _added(c)), _hooked, _taken)
+_flag = _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))
+_kept = _but(_carried, _spectral, _holds_generator)
+_lazy = _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))
+_own = (_position, _taken, _spectral, _holds_generator, _hooked, _collected, _flag, _counts_up, _kept)
+
 RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (SEEDED, (GENERATOR,), _seeded),
-    (NUMPY_RANDOM, (GENERATOR,), _generator("numpy")),
-    (PYTHON_RANDOM, (GENERATOR,), _generator("random")),
-    (TORCH_RANDOM, (GENERATOR,), _by(lambda c: c.name.startswith("the random state of"))),
-    (OWN_GENERATOR, (GENERATOR,), _always),
+    (NUMPY_RANDOM, (GENERATOR,), _numpy),
+    (PYTHON_RANDOM, (GENERATOR,), _python),
+    (TORCH_RANDOM, (GENERATOR,), _of_torch),
     (OWN_GENERATOR, (ATTRIBUTE, BUFFER, CLASS, GLOBAL, CLOSURE), _holds_generator),
-    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _by(lambda c: isinstance(c.before, Position))),
-    (BATCH_NORM, (BUFFER,), _is_batch_norm),
-    (INSTANCE_NORM, (BUFFER,), _by(lambda c: _owner(c, "InstanceNorm"))),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL, CLOSURE, ARGUMENT), _position),
+    (ITERATOR, (ATTRIBUTE, CLASS, GLOBAL), _taken),
+    (BATCH_NORM, (BUFFER,), _of_batch_norm),
+    (INSTANCE_NORM, (BUFFER,), _of_instance_norm),
     (SPECTRAL_NORM, (BUFFER, ATTRIBUTE), _spectral),
-    (OBSERVER, (BUFFER,), _by(lambda c: _owner(c, "Observer", "FakeQuant"))),
-    (BUFFER_REPLACED, (BUFFER,), _by(_grown)),
-    (BUFFER_COUNTER, (BUFFER,), _counts),
-    (BUFFER_AVERAGE, (BUFFER,), _always),
-    (WEIGHT_WRITTEN, (PARAMETER,), _always),
-    (MODE_CHANGED, (MODE,), _always),
-    (ENVIRONMENT_CHANGED, (ENVIRONMENT,), _always),
+    (OBSERVER, (BUFFER,), _of_observer),
+    (BUFFER_REPLACED, (BUFFER,), _but(_grown, *_of_layer)),
+    (BUFFER_COUNTER, (BUFFER,), _but(_counts, _grown, *_of_layer)),
     (TAG_LOST, (TAG,), _lost),
-    (TAG_CHANGED, (TAG,), _always),
-    (ARGUMENT_CONSUMED, (ARGUMENT,), _by(lambda c: _shrunk(c) or (_added(c) and c.after is None))),
-    (ARGUMENT_GROWS, (ARGUMENT,), _by(lambda c: _contains(c) or _added(c) or _grown(c))),
-    (ARGUMENT_WRITTEN, (ARGUMENT,), _by(_tensors)),
-    (ARGUMENT_CHANGED, (ARGUMENT,), _always),
-    (CLASS_STATE, (CLASS,), _always),
-    (GLOBAL_STATE, (GLOBAL,), _always),
-    (CLOSED_OVER, (CLOSURE,), _always),
-    (HOOKED, (ATTRIBUTE,), _by(lambda c: c.name.startswith(HOOKS))),
-    (COLLECTOR, (ATTRIBUTE,), _by(lambda c: _contains(c) or _added(c))),
-    (FLAG, (ATTRIBUTE,), _by(lambda c: isinstance(c.after, bool) or isinstance(c.before, bool))),
+    (ARGUMENT_CONSUMED, (ARGUMENT,), _consumed),
+    (ARGUMENT_GROWS, (ARGUMENT,), _grows),
+    (ARGUMENT_WRITTEN, (ARGUMENT,), _but(_by(_tensors), _grows)),
+    (HOOKED, (ATTRIBUTE,), _hooked),
+    (COLLECTOR, (ATTRIBUTE,), _collected),
+    (FLAG, (ATTRIBUTE,), _flag),
     (COUNTER, (ATTRIBUTE,), _counts_up),
-    (CARRIED, (ATTRIBUTE,), _by(_carried)),
-    (LAZY, (ATTRIBUTE,), _by(lambda c: c.before is None or c.after is None or type(c.before) is not type(c.after))),
-    (STATISTIC, (ATTRIBUTE,), _by(_tensors)),
-    (OTHER_STATE, (ATTRIBUTE,), _always),
+    (CARRIED, (ATTRIBUTE,), _kept),
+    (LAZY, (ATTRIBUTE,), _but(_lazy, *_own)),
+    (STATISTIC, (ATTRIBUTE,), _but(_by(_tensors), *_own)),
 )
-"""Causes, the kinds of states that they are asked about, and their rules, in this order."""
+"""Causes, the kinds of states that they are asked about, and their rules, which exclude each other: their order means
+nothing."""
+
+_OTHERWISE = {
+    GENERATOR: OWN_GENERATOR,
+    BUFFER: BUFFER_AVERAGE,
+    PARAMETER: WEIGHT_WRITTEN,
+    MODE: MODE_CHANGED,
+    ENVIRONMENT: ENVIRONMENT_CHANGED,
+    TAG: TAG_CHANGED,
+    ARGUMENT: ARGUMENT_CHANGED,
+    CLASS: CLASS_STATE,
+    GLOBAL: GLOBAL_STATE,
+    CLOSURE: CLOSED_OVER,
+    ATTRIBUTE: OTHER_STATE,
+}
+"""What a change of a kind is where no rule holds."""
 
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     """Why a state differs; None where it is no state."""
-    if _is_left_by_early_stop(change, evidence):
+    name = unnumbered(change.name)
+    if name in evidence.stopped:
         return EARLY_STOP
-    return next((cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence)), None)
+    by = evidence.by(name)
+    if by != FORWARD and change.kind not in _WHOEVER and not isinstance(change.before, Identity):
+        if by == CALLER:
+            return BETWEEN
+        return LOSSY_HOOKS if change.kind == ARGUMENT and _tensors(change) else IN_BACKWARD
+    found = (cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence))
+    return next(found, _OTHERWISE.get(change.kind))
+
+
+def in_container(change: Change, among: Sequence[Change]) -> Change:
+    """The change of how much a container holds, where a change of an element follows from it."""
+    name = whole(change.name)
+    return next((c for c in among if c.name == name and _contains(c)), change)
+
+
+_WHOEVER = (GENERATOR, MODE, TAG)
+"""Kinds of states whose causes hold by whomever they are changed."""

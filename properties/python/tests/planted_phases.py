@@ -1,0 +1,232 @@
+"""Modules whose states change in the backward, or between it and the forward, or stay changed after early stop; and
+those that lose gradients where what they return is not the reason."""
+
+from __future__ import annotations
+
+import queue
+from typing import Any
+
+import torch
+from planted import INPUTS, Inner, planted
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+
+@planted("changed-in-backward")
+class Feedback(Inner):
+    """A hook of the backward changes the scale before the recomputation reads it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(()))
+
+    def see(self, gradient):
+        self.scale = 0.5 * self.scale + 0.5 / (1 + gradient.detach().norm())
+
+    def forward(self, x):
+        y = torch.tanh(self.inner(x) * self.scale)
+        if y.requires_grad:
+            y.register_hook(self.see)
+        return y
+
+
+@planted("changed-in-backward")
+def steps_in_backward() -> Any:
+    layer = nn.Linear(4, 4)
+
+    def step(parameter):
+        with torch.no_grad():
+            parameter -= 0.5 * parameter.grad
+        parameter.grad = None
+
+    for parameter in layer.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+
+    def model(x):
+        for _ in range(3):
+            x = checkpoint(lambda y: layer(y).tanh(), x, use_reentrant=True)
+        return x
+
+    return model
+
+
+INPUTS["steps_in_backward"] = lambda: ((torch.randn(3, 4).requires_grad_(),), {})
+
+
+@planted("changed-in-backward")
+class ReadsGradient(Inner):
+    def forward(self, x):
+        gradient = self.inner.weight.grad
+        return (self.inner(x) * (1.0 if gradient is None else 1 / (1 + gradient.norm()))).tanh()
+
+
+@planted("changed-before-backward")
+def exchanges_weights() -> Any:
+    """functional_call() puts the weights back before the backward."""
+
+    class Checkpoints(Inner):
+        def forward(self, x):
+            return checkpoint(lambda y: self.inner(y).tanh(), x, use_reentrant=False)
+
+    module, weight = Checkpoints(), nn.Parameter(torch.randn(4, 4))
+    return lambda x: torch.func.functional_call(module, {"inner.weight": weight * 2}, (x,))
+
+
+def halve(t):
+    return t.half() if t.dtype == torch.float32 else t
+
+
+def unhalve(t):
+    return t.float() if t.dtype == torch.float16 else t
+
+
+@planted("hooks-change-values")
+class Halves(Inner):
+    pack, unpack = staticmethod(halve), staticmethod(unhalve)
+
+    def forward(self, x):
+        with torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack):
+            return checkpoint(lambda y: self.inner(y.sin()).tanh(), self.inner(x), use_reentrant=False)
+
+
+@planted("early-stop")
+class CountsDepth(Inner):
+    depth = 0
+
+    def forward(self, x):
+        self.depth += 1
+        y = (self.inner(x) * self.depth).tanh()
+        self.depth -= 1
+        return y
+
+
+@planted("early-stop")
+class SetsFlag(Inner):
+    active = False
+
+    def forward(self, x):
+        first, self.active = not self.active, True
+        y = self.inner(x).tanh()
+        y = y.exp() if first else y.sin()
+        self.active = False
+        return y
+
+
+@planted("iterator")
+class TakesFromQueue(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.noise: queue.Queue[torch.Tensor] = queue.Queue()
+        for _ in range(50):
+            self.noise.put(torch.randn(4))
+
+    def forward(self, x):
+        return (self.inner(x) + self.noise.get()).tanh()
+
+
+class Keys:
+    """A cache of keys, as an object."""
+
+    keys: torch.Tensor | None = None
+
+    def update(self, keys):
+        self.keys = keys if self.keys is None else torch.cat([self.keys, keys])
+        return self.keys
+
+
+@planted("argument-cache")
+class AttendsToObject(Inner):
+    def forward(self, x, cache):
+        keys = cache.update(self.inner(x))
+        return torch.softmax(x @ keys.t(), -1) @ keys
+
+
+INPUTS["AttendsToObject"] = lambda: ((torch.randn(3, 4), Keys()), {})
+
+
+@planted("carried-state")
+class AttendsToOwn(AttendsToObject):
+    """In a reentrant checkpoint its keys have no gradient, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Keys()
+
+    def forward(self, x):
+        return super().forward(x, self.cache)
+
+
+@planted("closure-changed")
+class ClosesOverObject(Inner):
+    """Two functions deep."""
+
+    def forward(self, x):
+        cache = Keys()
+        inner = lambda y: torch.softmax(y @ cache.update(self.inner(y)).t(), -1) @ cache.keys  # noqa: E731
+        outer = lambda y, function=inner: function(y)  # noqa: E731
+        for _ in range(2):
+            x = checkpoint(outer, x, use_reentrant=False)
+        return x
+
+
+@planted("cache-filled")
+class FillsUnderPolicy(Inner):
+    """Only a policy misses the products that fill the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.filled = torch.zeros(4, 4), False
+
+    def forward(self, x):
+        if not self.filled:
+            self.table.copy_(torch.eye(4) @ torch.arange(16.0).view(4, 4).cos())
+            self.filled = True
+        return ((x @ self.inner.weight).tanh() @ self.table).sin() @ self.inner.weight
+
+
+@planted("side-output")
+class RecordsRouter(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.logits = nn.Linear(4, 4), None
+        self.gate.register_forward_hook(lambda module, args, y: self.logits.append(y) if self.recording else None)
+
+    recording = False
+
+    def block(self, x):
+        return x + self.inner(x) * self.gate(x).softmax(-1)
+
+    def forward(self, x):
+        self.logits, self.recording = [], True
+        y = checkpoint(self.block, x.requires_grad_() if x.is_leaf else x, use_reentrant=True)
+        logits, self.logits, self.recording = self.logits, None, False
+        return {"y": y, "auxiliary": torch.stack(logits).square().mean()}
+
+
+@planted("no-input-requires-grad")
+class FrozenEmbedding(Inner):
+    """What is lost behind it shows in outputs within containers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 4).requires_grad_(False)
+
+    def forward(self, ids):
+        x = checkpoint(self.inner, self.embedding(ids), use_reentrant=True)
+        return {"logits": x.tanh(), "hidden": [x]}
+
+
+INPUTS["FrozenEmbedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
+
+
+@planted("switch-cuts-graph")
+class Cuts(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last, self.gradient_checkpointing = nn.Linear(4, 4), True
+
+    def forward(self, x):
+        if not self.gradient_checkpointing:
+            return self.last(self.inner(x))
+        x = checkpoint(self.inner, x.detach(), use_reentrant=False)
+        return checkpoint(self.last, x.detach(), use_reentrant=False)

@@ -1,0 +1,356 @@
+"""What each cause advises makes the module safe that shows it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import random
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import planted_computations as computations  # noqa: E402
+import planted_outside as outside  # noqa: E402
+import planted_phases as phases  # noqa: E402
+import planted_states as states  # noqa: E402
+import sound  # noqa: E402
+import sound_outside  # noqa: E402
+from planted import INPUTS, Inner  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn.utils import parametrize  # noqa: E402
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
+from torch.utils.checkpoint import checkpoint as any_checkpoint  # noqa: E402
+
+from rematch.safe import judge  # noqa: E402
+from rematch.safe.causes import CAUSES  # noqa: E402
+
+NO_ROW = {
+    "kernel-by-grad-mode": "no operator is known that shows it on the CPU",
+    "compiler": "it advises to do without",
+    "kept-then-written": "the policies are those of the judge",
+    "switch-drops-output": "it advises what to compare",
+    "mode-changed": "it advises what to do after the backward",
+}
+checkpoint = functools.partial(any_checkpoint, use_reentrant=False)
+
+
+class Passes(Inner):
+    """What decides is called outside of the checkpoint, and what it returns passed in."""
+
+    def __init__(self, decide):
+        super().__init__()
+        self.decide = decide
+
+    def forward(self, x):
+        return checkpoint(lambda y, number: (self.inner(y) * number).tanh(), x, self.decide(x))
+
+
+class Guarded(Inner):
+    """`update` is not called in the recomputation."""
+
+    recomputing = False
+
+    def __init__(self, update, **held):
+        super().__init__()
+        self.update = update
+        for name, value in held.items():
+            setattr(self, name, nn.Buffer(value) if name.startswith("buffer") else value)
+
+    def forward(self, x):
+        if not Guarded.recomputing:
+            self.update(self, x.detach())
+        return self.inner(x).tanh()
+
+
+class Recomputing:
+    def __enter__(self):
+        Guarded.recomputing = True
+
+    def __exit__(self, *_):
+        Guarded.recomputing = False
+
+
+def guarded(update, **held):
+    return lambda: Guarded(update, **held), {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}
+
+
+def counting(holder, name):
+    def count(x):
+        setattr(holder, name, getattr(holder, name, 0) + 1)
+        return getattr(holder, name)
+
+    return count
+
+
+def sets(name, value):
+    return lambda module, x: setattr(module, name, value(module, x))
+
+
+def closure():
+    calls = 0
+
+    def count(x):
+        nonlocal calls
+        calls += 1
+        return calls
+
+    return count
+
+
+CALLS = 0
+
+
+def count_globally(x):
+    global CALLS
+    CALLS += 1
+    return CALLS
+
+
+def environment(x):
+    first = "REMATCH_TEST_TURN" not in os.environ
+    os.environ["REMATCH_TEST_TURN"] = "1"
+    return 1.0 if first else 2.0
+
+
+def within(context, layer):
+    def block(x):
+        with context():
+            return layer(x)
+
+    return lambda x: checkpoint(block, x)
+
+
+def around(layer, *inside):
+    """`layer` is left out of the checkpoint."""
+    rest = nn.Sequential(*inside)
+    return lambda x: layer(checkpoint(rest, x))
+
+
+class BFloat16:
+    def __enter__(self):
+        self.before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16)
+
+    def __exit__(self, *_):
+        torch.set_default_dtype(self.before)
+
+
+class Scaled(nn.Module):
+    def forward(self, weight):
+        return weight * 0.9
+
+
+def parametrized():
+    module = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    parametrize.register_parametrization(module[0], "weight", Scaled())
+    return module
+
+
+class Returns(Inner):
+    """What is kept for the next forward is returned by the region, and stored outside."""
+
+    def __init__(self, keep):
+        super().__init__()
+        self.keep, self.kept, self.last = keep, [], torch.zeros(4)
+
+    def block(self, x, last):
+        y = (self.inner(x) + last).tanh()
+        return y, y.detach().mean(0)
+
+    def forward(self, x, given=None):
+        y, new = checkpoint(self.block, x, self.last)
+        self.keep(self, given, new)
+        return y
+
+
+class SetsUp(Inner):
+    """Scale, hook and table are made in __init__()."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.known = "made", None
+        self.inner.register_forward_hook(lambda module, taken, y: y * 1.1)
+
+    def forward(self, x):
+        if self.known is None:
+            self.known = self.inner(x).detach().exp()
+        return checkpoint(lambda y: self.inner(y).tanh() * self.known, x)
+
+
+class SharesHidden(Inner):
+    def forward(self, x):
+        x = self.inner(x)
+        hidden = x.exp()
+        for _ in range(2):
+            x = any_checkpoint(lambda y, z: (y * z).tanh(), x, hidden, use_reentrant=True)
+        return x
+
+
+class Keeps(Inner):
+    def forward(self, x):
+        def policy(context, op, *args, **kwargs):
+            return CheckpointPolicy.MUST_SAVE
+
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
+
+
+class Switched(Inner):
+    """The switch does no more than checkpoint."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.gradient_checkpointing = nn.Embedding(5, 4), True
+
+    def forward(self, x):
+        x = x if x.is_floating_point() else self.embedding(x)
+        return checkpoint(self.inner, x) if self.gradient_checkpointing else self.inner(x)
+
+
+class ReadsBefore(phases.Feedback):
+    """The scale is read outside, where the hook sees the output of the region."""
+
+    def forward(self, x):
+        y = checkpoint(lambda z, scale: torch.tanh(self.inner(z) * scale), x, self.scale)
+        if y.requires_grad:
+            y.register_hook(self.see)
+        return y
+
+
+class HalvesNothing(phases.Halves):
+    pack = unpack = staticmethod(lambda t: t)
+
+
+class Unwraps(computations.Multiplies):
+    def forward(self, x):
+        return super().forward(x.as_subclass(torch.Tensor))
+
+
+class ReadsMask(Inner):
+    """What depends on the mark of the mask is computed before."""
+
+    def forward(self, x, mask):
+        mask = mask if not hasattr(mask, "prepared") else mask.exp()
+        return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
+
+
+class GetsOption(Inner):
+    def forward(self, x, options):
+        return (self.inner(x) * options.get("scale", 1.0)).tanh()
+
+
+def writes_input(x):
+    return x.clone().mul_(2).tanh()
+
+
+def with_linear(function):
+    layer = nn.Linear(4, 4)
+    return lambda: lambda x: function(layer, x)
+
+
+def own_generator():
+    generator = np.random.default_rng(1)
+    return Passes(lambda x: float(generator.random()))
+
+
+def in_turn(*held):
+    count = closure()
+    return Passes(lambda x: held[count(x) % len(held)])
+
+
+NOT_REENTRANT = {"variants": "non_reentrant"}
+
+FOLLOWED = {
+    "no-input-requires-grad": (computations.embedding, NOT_REENTRANT),
+    "detached-output": (computations.ReturnsDetached, NOT_REENTRANT),
+    "backward-within": (computations.Force, NOT_REENTRANT),
+    "nested-input": (computations.TakesDict, NOT_REENTRANT),
+    "nested-output": (computations.ReturnsDict, NOT_REENTRANT),
+    "side-output": (computations.AuxiliaryLoss, NOT_REENTRANT),
+    "grad-mode": (computations.AsksGradMode, NOT_REENTRANT),
+    "fast-path": (computations.fast_path, NOT_REENTRANT),
+    "rng-not-preserved": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()), {}),
+    "random-state-moves": (with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)), {}),
+    "clock-or-entropy": (lambda: Passes(lambda x: time.perf_counter()), {}),
+    "saved-before-filled": (lambda: around(nn.RReLU(), nn.Linear(4, 64), nn.Tanh()), {}),
+    "cache-filled": (SetsUp, {}),
+    "created-in-forward": (SetsUp, {}),
+    "hook-in-forward": (SetsUp, {}),
+    "written-in-place": (with_linear(lambda layer, x: checkpoint(lambda z: z.tanh().exp(), layer(x)).add(1)), {}),
+    "view-written": (with_linear(lambda layer, x: checkpoint(lambda z: z.view(-1).clone(), layer(x)).mul_(2)), {}),
+    "graph-shared": (SharesHidden, {"own": True}),
+    "ragged-size": (sound_outside.TakesNestedRows, {}),
+    "policy": (Keeps, {}),
+    "context-closed": (lambda: within(BFloat16, nn.Linear(4, 4)), {}),
+    "subclass": (Unwraps, {}),
+    "names-changed": (Switched, {}),
+    "switch-changes-more": (Switched, {}),
+    "switch-cuts-graph": (Switched, {}),
+    "not-checkpointed": (Switched, {}),
+    "switch-makes-leaf": (Switched, {}),
+    "offloaded-strides": (
+        with_linear(lambda layer, x: checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())),
+        {},
+    ),
+    "batch-norm": (lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), {}),
+    "instance-norm": (lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)), {}),
+    "spectral-norm": (
+        lambda: around(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), nn.Linear(4, 4), nn.Tanh()),
+        {},
+    ),
+    "observer": (lambda: around(torch.ao.quantization.FakeQuantize(), nn.Linear(4, 4), nn.Tanh()), {}),
+    "buffer-counter": guarded(sets("buffer", lambda m, x: m.buffer + 1), buffer=torch.zeros((), dtype=torch.long)),
+    "buffer-average": guarded(lambda m, x: m.buffer.lerp_(x.mean(0), 0.1), buffer=torch.zeros(4)),
+    "buffer-cache": guarded(sets("buffer", lambda m, x: torch.cat([m.buffer, x])), buffer=torch.zeros(1, 4)),
+    "counter": guarded(sets("count", lambda m, x: m.count + 1), count=0),
+    "tensor-attribute": guarded(sets("total", lambda m, x: m.total + x.sum(0)), total=torch.zeros(4)),
+    "parameter-written": (parametrized, {}),
+    "flag": (lambda: in_turn(True, False), {}),
+    "iterator": (lambda: in_turn(1.0, 2.0, 3.0), {}),
+    "attribute-changed": (lambda: Passes(counting(outside.Session(), "count")), {}),
+    "class-attribute": (lambda: Passes(counting(states.UsesClass, "seen")), {}),
+    "global-changed": (lambda: Passes(count_globally), {}),
+    "closure-changed": (lambda: Passes(closure()), {}),
+    "environment": (lambda: Passes(environment), {}),
+    "numpy-random": (lambda: Passes(lambda x: np.random.rand()), {}),
+    "python-random": (lambda: Passes(lambda x: random.random()), {}),
+    "own-generator": (own_generator, {}),
+    "seed-in-forward": (with_linear(lambda layer, x: (layer(x) * random.Random(7).random()).tanh()), {}),
+    "collected-twice": (lambda: Returns(lambda m, given, new: m.kept.append(float(new.norm()))), {}),
+    "carried-state": (lambda: Returns(lambda m, given, new: setattr(m, "last", new)), {}),
+    "argument-cache": (lambda: Returns(lambda m, given, new: given.append(new)), {}, ((torch.randn(3, 4), []), {})),
+    "argument-changed": (
+        lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
+        {},
+        ((torch.randn(3, 4), outside.Session()), {}),
+    ),
+    "argument-written": (lambda: writes_input, {}),
+    "argument-consumed": (GetsOption, {}, INPUTS["Pops"]()),
+    "tag-lost": (lambda: Passes(lambda x: getattr(x, "scale", 1.0)), {}, INPUTS["ReadsTag"]()),
+    "tag-changed": (ReadsMask, {}, INPUTS["MarksMask"]()),
+    "early-stop": (sound_outside.CountsDepthAndCleansUp, {}),
+    "changed-in-backward": (ReadsBefore, {}),
+    "changed-before-backward": (sound_outside.CallsWithinRegion, {}),
+    "hooks-change-values": (HalvesNothing, {}),
+}
+"""By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed, options of
+judge(), and arguments."""
+INPUTS["TakesNestedRows"] = sound.INPUTS["TakesNestedRows"]
+INPUTS["Unwraps"] = INPUTS["Multiplies"]
+
+
+@pytest.mark.parametrize("cause", FOLLOWED)
+def test_who_follows_the_advice_is_safe(cause):
+    make, options, *given = FOLLOWED[cause]
+    torch.manual_seed(0)
+    args, kwargs = given[0] if given else INPUTS.get(make.__name__, lambda: ((torch.randn(3, 4),), {}))()
+    verdict = judge(make(), *args, kwargs=kwargs, **options)
+    assert verdict.safe and not any(finding.cause.name == cause for finding in verdict.findings), verdict.report()
+
+
+def test_each_cause_has_a_row_or_a_reason():
+    assert FOLLOWED.keys() | NO_ROW.keys() == CAUSES.keys() and not FOLLOWED.keys() & NO_ROW.keys()
