@@ -95,7 +95,7 @@ TEST_CASE("measured facts are those of the engine's tables, where the plain run 
 }
 
 TEST_CASE("which layers save something else than in the plain run is known") {
-  // What passes through a reentrant segment requires grad behind it.
+  // A value that passes through a reentrant segment requires grad behind it.
   Case c = case_of({1, 2}, {layer("relu"), layer("mul"), layer("tanh")});
   c.further_inputs = 1;
   c.layers[1].from = {{-1, 1}};

@@ -110,7 +110,7 @@ std::set<std::string> differing_by_the_protocol() {
 
 /// Those that the Python package leaves out of a shape.
 std::set<std::string> differing_by_the_package() {
-  return names_in(text_in("python/rematch/case.py", "def shape_of", "\n\n"),
+  return names_in(text_in("python/rematch/subjects/case.py", "def shape_of", "\n\n"),
                   std::regex("\"([a-z_]+)\":"));
 }
 

@@ -10,10 +10,10 @@ checkpoint within a budget, `observe()` counts what happens, and `watch()` compa
 from typing import Any
 
 _HOMES = {
-    "Record": "records",
-    "Request": "protocol",
-    "Subject": "protocol",
-    "Unsupported": "protocol",
+    "Record": "subjects.records",
+    "Request": "subjects.protocol",
+    "Subject": "subjects.protocol",
+    "Unsupported": "subjects.protocol",
     "assert_checkpoint_safe": "safe",
     "judge": "safe",
     "judge_journal": "recording",
@@ -21,7 +21,7 @@ _HOMES = {
     "observe": "observation",
     "plan_model": "plan",
     "record": "recording",
-    "serve": "protocol",
+    "serve": "subjects.protocol",
     "watch": "watching",
 }
 """Modules of the public names."""

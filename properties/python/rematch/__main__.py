@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rematch.program import COMMANDS, DISTRIBUTION, PACKAGE, become, how_to_get_it, program
 
 if TYPE_CHECKING:
-    from rematch.protocol import Subject
+    from rematch.subjects.protocol import Subject
 
 FRAMEWORKS = sorted(file.parent.name for file in (PACKAGE / "frameworks").glob("*/adapter.py"))
 """Names of the folders whose module `adapter` has a function `subject(arguments)`, which makes a subject of
@@ -99,11 +99,11 @@ def _subject(what: str, arguments: list[str]) -> Subject:
 def _serve(what: str, options: list[str]) -> None:
     if PRINT not in options:
         subject = _subject(what, options)
-        from rematch.protocol import serve
+        from rematch.subjects.protocol import serve
 
         return serve(subject)
     subject = _subject(what, [word for word in options if word != PRINT])
-    from rematch.library import summary
+    from rematch.subjects.library import summary
 
     return print(summary(subject.found()))
 

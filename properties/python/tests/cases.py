@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.arrays import encode
+from rematch.subjects.arrays import encode
 
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 Shape = tuple[int, ...]

@@ -36,15 +36,16 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
+
 import rematch  # noqa: E402
 from rematch.safe import judge, judge_model, process, run  # noqa: E402
 from rematch.safe.judging import Judge  # noqa: E402
 from rematch.safe.run import Target  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
 
 X = torch.randn(2, 4, generator=torch.Generator().manual_seed(1))
 

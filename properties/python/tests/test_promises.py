@@ -28,7 +28,7 @@ SUBJECTS = [
 TRY = """
 import ast, importlib, json, sys
 sys.path.insert(0, sys.argv.pop(1))
-from rematch.promises import broken, script_of
+from rematch.subjects.promises import broken, script_of
 adapter = importlib.import_module(f"rematch.frameworks.{sys.argv[1]}.adapter")
 framework = adapter.subject(sys.argv[2:])
 found = {p.__name__: broken(framework, p) for p in framework.promises}

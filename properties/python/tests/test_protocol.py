@@ -16,9 +16,9 @@ import pytest
 from cases import chain, run_of
 from harness import Harness
 
-from rematch.arrays import bits_of, decode, encode
-from rematch.case import Case, Protocol, shape_of
-from rematch.records import Record, hash64
+from rematch.subjects.arrays import bits_of, decode, encode
+from rematch.subjects.case import Case, Protocol, shape_of
+from rematch.subjects.records import Record, hash64
 
 DOUBLES = """
 import numpy as np
@@ -199,7 +199,7 @@ def test_zeros_of_either_sign_differ_and_all_nans_are_one():
 
 
 def test_hashes_are_the_same_in_every_process():
-    program = "from rematch.records import hash64; print(hash64(b'mask'))"
+    program = "from rematch.subjects.records import hash64; print(hash64(b'mask'))"
     env = {**os.environ, "PYTHONPATH": str(Harness.sources()), "PYTHONHASHSEED": "5"}
     printed = subprocess.check_output([sys.executable, "-c", program], env=env, text=True)
     assert printed.strip() == hash64(b"mask")

@@ -14,8 +14,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rematch.safe import assert_checkpoint_safe, findings, judge  # noqa: E402
 from torch import nn  # noqa: E402
+
+from rematch.safe import assert_checkpoint_safe, findings, judge  # noqa: E402
 
 
 class Block(nn.Module):

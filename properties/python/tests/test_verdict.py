@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch import nn  # noqa: E402
+
 from rematch.safe import judge  # noqa: E402
 from rematch.safe.causes import ruled_out  # noqa: E402
 from rematch.safe.compare import changes  # noqa: E402
@@ -17,7 +19,6 @@ from rematch.safe.evidence import Evidence, Execution  # noqa: E402
 from rematch.safe.run import Seen  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
 from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
-from torch import nn  # noqa: E402
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

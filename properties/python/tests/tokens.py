@@ -6,7 +6,7 @@ import numpy as np
 from cases import chain, observed, run_of, segment
 from harness import Harness
 
-from rematch.arrays import decode
+from rematch.subjects.arrays import decode
 
 
 def looks_tokens_up(subject: Harness, begin: int = 1, **options: object) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from autograd.core import VJPNode
 from autograd.tracer import isbox
 
-from rematch.protocol import Request
-from rematch.reached import Arrays, reached
-from rematch.records import Record
-from rematch.run import Run
+from rematch.frameworks.autograd.reached import Arrays, reached
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
+from rematch.subjects.run import Run
 
 
 def _nodes(roots: Iterable[VJPNode], known: set[int]) -> list[VJPNode]:

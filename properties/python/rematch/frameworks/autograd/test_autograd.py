@@ -15,7 +15,7 @@ LAZY = """
 import autograd
 from autograd.extend import defvjp_argnum, primitive
 from rematch.frameworks.autograd.adapter import Autograd
-from rematch.protocol import serve
+from rematch.subjects.protocol import serve
 
 def checkpoint_of(function):
     again = lambda n, args: autograd.make_vjp(function, n)(*args)[0]

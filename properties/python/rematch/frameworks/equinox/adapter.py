@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.framework import COMMON, Framework, Pending, Place, Run
 from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.saved import Step
-from rematch.layers import Module
+from rematch.subjects.framework import COMMON, Framework, Pending, Place, Run
+from rematch.subjects.layers import Module
 
 
 class Made:

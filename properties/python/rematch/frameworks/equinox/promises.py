@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def module_itself(checkpoint: Callable[..., Any]) -> Any:

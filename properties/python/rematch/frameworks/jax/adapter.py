@@ -12,16 +12,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.case import Choice
-from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
 from rematch.frameworks.jax.saved import OF_ARRAYS, Eager, Step
-from rematch.protocol import Request
-from rematch.records import Record
+from rematch.subjects.case import Choice
+from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
+
 
 def compiled(step: Any) -> Any:
     return step

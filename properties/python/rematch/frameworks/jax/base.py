@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.framework import SEEN, Framework
 from rematch.frameworks.jax.layers import LOSSES, Steps
 from rematch.frameworks.jax.saved import OF_STEPS, WITHIN, within
+from rematch.subjects.framework import SEEN, Framework
 
 
 class OnJax(Framework):

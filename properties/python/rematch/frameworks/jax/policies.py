@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from rematch.case import Case
-from rematch.protocol import Request
-from rematch.records import Record
+from rematch.subjects.case import Case
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
 
 POLICY = "policy"
 """The option that names the policy of all segments."""

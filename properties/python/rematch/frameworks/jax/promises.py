@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:

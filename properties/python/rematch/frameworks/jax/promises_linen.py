@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax import nnx
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def wrapper(remat: Callable[..., Any]) -> Any:

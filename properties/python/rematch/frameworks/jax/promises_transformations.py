@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def second_derivative(checkpoint: Callable[..., Any]) -> Any:

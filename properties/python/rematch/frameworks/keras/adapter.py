@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from rematch.protocol import Subject
+from rematch.subjects.protocol import Subject
 
 SCOPES = ("full", "activations", "larger_than", "list_of_layers")
 

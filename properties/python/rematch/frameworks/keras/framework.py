@@ -13,10 +13,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras  # noqa: E402
 
-from rematch.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES, SAMPLES, VALUES  # noqa: E402
 from rematch.frameworks.keras.promises import PROMISES, counted, gradients  # noqa: E402
-from rematch.library import Library  # noqa: E402
+from rematch.subjects.framework import COMMON, SEEN, Framework  # noqa: E402
+from rematch.subjects.library import Library  # noqa: E402
 
 
 class Network(keras.layers.Layer):

@@ -7,9 +7,9 @@ from typing import Any
 
 import keras
 
-from rematch.case import Layer
-from rematch.layers import Module, where_drawn
-from rematch.library import SHAPES
+from rematch.subjects.case import Layer
+from rematch.subjects.layers import Module, where_drawn
+from rematch.subjects.library import SHAPES
 
 
 def built(layer: Any, call: Any) -> Any:

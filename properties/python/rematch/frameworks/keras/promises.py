@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def gradients(objective: Any, *values: Any) -> Any:

@@ -80,7 +80,7 @@ def test_what_a_plain_step_assigns_stays(keras: Harness) -> None:
 
 UNCHECKPOINTED = """
 from rematch.frameworks.keras.adapter import subject
-from rematch.protocol import serve
+from rematch.subjects.protocol import serve
 made = subject(["--backend", "{backend}"])
 made.checkpoint = "{checkpoint}"
 serve(made)

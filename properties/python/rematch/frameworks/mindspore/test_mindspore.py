@@ -45,7 +45,7 @@ def test_early_stop_is_an_option_that_is_handed_on(mindspore: Harness) -> None:
 
 UNCHECKPOINTED = """
 from rematch.frameworks.mindspore.adapter import MindSpore
-from rematch.protocol import serve
+from rematch.subjects.protocol import serve
 made = MindSpore()
 made.checkpoint_call = lambda function, arguments, *rest: f"{function}({', '.join(arguments)})"
 serve(made)

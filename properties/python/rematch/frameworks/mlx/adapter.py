@@ -12,11 +12,11 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
-from rematch.case import Layer
-from rematch.framework import COMMON, SEEN, Framework
 from rematch.frameworks.mlx.promises import PROMISES
-from rematch.layers import Module, where_drawn
-from rematch.library import Library
+from rematch.subjects.case import Layer
+from rematch.subjects.framework import COMMON, SEEN, Framework
+from rematch.subjects.layers import Module, where_drawn
+from rematch.subjects.library import Library
 
 
 def bound(module: Any, parameters: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def integer_argument(checkpoint: Callable[..., Any]) -> Any:

@@ -11,8 +11,8 @@ import pytest
 from cases import run_of
 from harness import Harness, run_alone
 
-from rematch.arrays import decode
-from rematch.samples import classes
+from rematch.subjects.arrays import decode
+from rematch.subjects.samples import classes
 
 pytest.importorskip("mlx.core")
 

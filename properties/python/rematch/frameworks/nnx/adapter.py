@@ -11,13 +11,13 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rematch.framework import COMMON, Framework, Run
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.jax.saved import Step
 from rematch.frameworks.nnx.promises import PROMISES
-from rematch.layers import Module
+from rematch.subjects.framework import COMMON, Framework, Run
+from rematch.subjects.layers import Module
 
 
 def parameters_of(m: Any) -> Any:

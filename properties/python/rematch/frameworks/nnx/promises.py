@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def statistics(checkpoint: Callable[..., Any]) -> Any:

@@ -20,14 +20,26 @@ from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
-from rematch.case import Case, Choice, Segment, Sequential
-from rematch.forked import forked
-from rematch.frameworks.paddle.layers import KINDS, LIBRARY, MODULES, Jitter, add, concat, fit, floats, from_stream, mul, twice
+from rematch.frameworks.paddle.forked import forked
+from rematch.frameworks.paddle.layers import (
+    KINDS,
+    LIBRARY,
+    MODULES,
+    Jitter,
+    add,
+    concat,
+    fit,
+    floats,
+    from_stream,
+    mul,
+    twice,
+)
 from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
-from rematch.protocol import Request, Unsupported
-from rematch.records import Record
-from rematch.steps import Steps
-from rematch.tape import Kept, Tape
+from rematch.subjects.case import Case, Choice, Segment, Sequential
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.records import Record
+from rematch.subjects.steps import Steps
+from rematch.subjects.tape import Kept, Tape
 
 
 def seed_all(seed: int) -> None:

@@ -11,9 +11,9 @@ import paddle
 import paddle.nn as nn
 from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 
-from rematch.case import Layer
-from rematch.layers import modules_of
-from rematch.library import Library
+from rematch.subjects.case import Layer
+from rematch.subjects.layers import modules_of
+from rematch.subjects.library import Library
 
 
 def from_stream(stream: int, draw: Any) -> Any:

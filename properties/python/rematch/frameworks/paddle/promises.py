@@ -15,7 +15,7 @@ from paddle.incubate.distributed.fleet import recompute_sequential
 
 from rematch.frameworks.paddle import promises_arguments
 from rematch.frameworks.paddle.promises_arguments import gradient
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def reentrant(function: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import paddle
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def gradient(objective: Callable[..., Any]) -> Any:

@@ -73,7 +73,7 @@ def test_what_a_graph_keeps_is_counted_and_what_hooks_packed_outlives_the_backwa
 
 def test_a_segment_that_is_not_checkpointed_keeps_as_much_as_the_plain_run() -> None:
     planted = (
-        "from rematch.frameworks.paddle.adapter import Paddle\nfrom rematch.protocol import serve\n"
+        "from rematch.frameworks.paddle.adapter import Paddle\nfrom rematch.subjects.protocol import serve\n"
         "Paddle.checkpoint_call = lambda self, f, a, *_: f'{f}({chr(44).join(a)})'\nserve(Paddle())"
     )
     with Harness(sys.executable, "-c", planted) as harness:

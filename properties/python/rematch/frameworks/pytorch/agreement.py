@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from rematch.arrays import bits_of
-from rematch.records import Record
+from rematch.subjects.arrays import bits_of
+from rematch.subjects.records import Record
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""

@@ -12,7 +12,7 @@ from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGath
 from torch.distributed.tensor import DTensor
 
 from rematch.journal.operators import Operator, Operators, Reader
-from rematch.records import Record
+from rematch.subjects.records import Record
 
 ROWS = "rows"
 """The dimension of a mesh along which ranks share a batch."""

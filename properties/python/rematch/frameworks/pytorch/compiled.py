@@ -22,9 +22,6 @@ from torch.fx.traceback import annotate, get_current_meta
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
-from rematch.case import Segment, shape_of
-from rematch.export import Finding
-from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments
 from rematch.frameworks.pytorch.compiled_draws import PROMISES
 from rematch.frameworks.pytorch.layers import Dense
@@ -35,8 +32,11 @@ from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, contexts_by,
 from rematch.frameworks.pytorch.policy import is_final, kept_layers
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.watch import Watch
-from rematch.promises import script_of
-from rematch.protocol import Request, Unsupported
+from rematch.subjects.case import Segment, shape_of
+from rematch.subjects.export import Finding
+from rematch.subjects.framework import Framework
+from rematch.subjects.promises import script_of
+from rematch.subjects.protocol import Request, Unsupported
 
 KEPT = 16
 """So many models stay compiled, the plain and the checkpointed ones of the last structures."""

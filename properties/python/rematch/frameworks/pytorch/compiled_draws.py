@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def masks_agree(run):

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.layers import Dense
-from rematch.layers import extents, sample, written
-from rematch.protocol import Request, Unsupported
+from rematch.subjects.layers import extents, sample, written
+from rematch.subjects.protocol import Request, Unsupported
 
 _NAMES = {"torch": torch, "nn": nn, "F": F}
 

@@ -24,7 +24,6 @@ import torch._dynamo  # noqa: F401  Imported now, once, and not by every rank.
 import torch.distributed as dist
 from torch import Tensor
 
-from rematch.case import Case, Model, Segment
 from rematch.frameworks.pytorch.agreement import Answer, difference, join, strayed
 from rematch.frameworks.pytorch.collectives import Collectives
 from rematch.frameworks.pytorch.export_parallel import export_parallel
@@ -41,8 +40,9 @@ from rematch.frameworks.pytorch.split_model import SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves, Watch
-from rematch.protocol import Arrays, Request, Unsupported
-from rematch.records import Record
+from rematch.subjects.case import Case, Model, Segment
+from rematch.subjects.protocol import Arrays, Request, Unsupported
+from rematch.subjects.records import Record
 
 # A backward for some tensors does not reach parameters of FSDP2, which are other tensors while they are whole, and
 # reductions of DDP belong to one backward that follows its forward.

@@ -11,15 +11,15 @@ from typing import Any
 
 import torch
 
-from rematch.export import LAWS, Attempt, Finding, Search, last_line
 from rematch.frameworks.pytorch.contract import script_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.interpreter import Interpreter
 from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.script import TorchScript
 from rematch.frameworks.pytorch.source import Text
-from rematch.protocol import Request, Unsupported
-from rematch.script import Style, shows
+from rematch.subjects.export import LAWS, Attempt, Finding, Search, last_line
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.script import Style, shows
 
 LONGEST = 80
 """So many lines a script with layers of the subject's own has at most beside those that make the checkpoint()

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from rematch.export import LAWS, Attempt, Finding
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.export import plain_script, refuse, repeatable, search_of_torch
 from rematch.frameworks.pytorch.layers import call
@@ -20,8 +19,9 @@ from rematch.frameworks.pytorch.script_steps import indented
 from rematch.frameworks.pytorch.setup import Setup, layers_with_own
 from rematch.frameworks.pytorch.source import Text, TorchSource
 from rematch.frameworks.pytorch.split_script import SplitScript
-from rematch.protocol import Request, Unsupported
-from rematch.script import Style
+from rematch.subjects.export import LAWS, Attempt, Finding
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.script import Style
 
 _OF_RANKS = {
     "parameter_gradient": "gradients",

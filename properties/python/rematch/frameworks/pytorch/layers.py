@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rematch.case import Layer
 from rematch.frameworks.pytorch.functions import (
     Float8,
     attention,
@@ -27,8 +26,9 @@ from rematch.frameworks.pytorch.functions import (
     spectral_norm,
     stochastic_depth,
 )
-from rematch.layers import OUTPUTS, Template
-from rematch.protocol import Unsupported
+from rematch.subjects.case import Layer
+from rematch.subjects.layers import OUTPUTS, Template
+from rematch.subjects.protocol import Unsupported
 
 FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
 FUNCTIONS += (stochastic_depth, early_exit, Float8, delayed_float8)

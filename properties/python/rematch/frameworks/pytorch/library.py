@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.library import SHAPES, kept
+from rematch.subjects.library import SHAPES, kept
 
 SETUP = """\
 import math

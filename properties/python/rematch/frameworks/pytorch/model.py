@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
-from rematch.case import Case, Choice, Layer, Model, Segment
 from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import function_of
@@ -21,8 +20,9 @@ from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
 from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
 from rematch.frameworks.pytorch.streams import generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
-from rematch.protocol import Request
-from rematch.steps import TrialError
+from rematch.subjects.case import Case, Choice, Layer, Model, Segment
+from rematch.subjects.protocol import Request
+from rematch.subjects.steps import TrialError
 
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]

@@ -10,9 +10,9 @@ from zlib import crc32
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from rematch.case import Case, Segment
 from rematch.frameworks.pytorch.obedience import POLICY
 from rematch.frameworks.pytorch.watch import Watch
+from rematch.subjects.case import Case, Segment
 
 __all__ = ["INFERENCE", "POLICY", "SHARE", "VALUES", "contexts_by", "policy_of", "text_of"]
 

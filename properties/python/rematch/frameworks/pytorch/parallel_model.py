@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from rematch.case import Segment
 from rematch.frameworks.pytorch.collectives import Collectives, Unit
 from rematch.frameworks.pytorch.model import Forward, TorchModel, Values
 from rematch.frameworks.pytorch.setup import Setup
-from rematch.protocol import Unsupported
+from rematch.subjects.case import Segment
+from rematch.subjects.protocol import Unsupported
 
 
 @dataclass

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from rematch.case import Case, Choice
 from rematch.frameworks.pytorch.layers import ops_of
 from rematch.frameworks.pytorch.watch import Watch
+from rematch.subjects.case import Case, Choice
 
 _ANSWERS = (
     (CheckpointPolicy.PREFER_RECOMPUTE, CheckpointPolicy.MUST_RECOMPUTE, False),

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from rematch.protocol import ANSWERS, REQUESTS
+from rematch.subjects.protocol import ANSWERS, REQUESTS
 
 MOST = 4
 """So many are started; cases may take fewer."""

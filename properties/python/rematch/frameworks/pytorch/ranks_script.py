@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from rematch.export import Finding
 from rematch.frameworks.pytorch.script import TorchScript
 from rematch.frameworks.pytorch.setup import Setup
 from rematch.frameworks.pytorch.source import Text
-from rematch.protocol import Request, Unsupported
-from rematch.script import COUNTED, Style
+from rematch.subjects.export import Finding
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.script import COUNTED, Style
 
 _NUMBERS = """\
 def numbers(tensor):  # of all ranks together

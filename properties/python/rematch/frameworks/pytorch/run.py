@@ -18,9 +18,9 @@ from rematch.frameworks.pytorch.model import Forward, Injection, TorchModel
 from rematch.frameworks.pytorch.operators import INFERENCE, SCOPES
 from rematch.frameworks.pytorch.trial import WrittenTo, left_behind, other_error, put_back
 from rematch.frameworks.pytorch.watch import Watch, to_numpy
-from rematch.protocol import Request
-from rematch.records import Record
-from rematch.steps import Steps, TrialError
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
+from rematch.subjects.steps import Steps, TrialError
 
 
 class TorchRun(Steps):

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.custom import CustomLayer, Instance, state_of, to_one
 from rematch.frameworks.pytorch.library import SETUP
-from rematch.library import SHAPES
+from rematch.subjects.library import SHAPES
 
 FIT, GRID = "fit(x{shape})", "grid(x{shape})"
 IN_UNIT, ABOVE_ONE = "fit(x{shape}).sigmoid()", "(fit(x{shape}).tanh() + 2.5)"

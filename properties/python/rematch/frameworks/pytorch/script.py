@@ -10,8 +10,8 @@ import numpy as np
 from rematch.frameworks.pytorch.layers import draws
 from rematch.frameworks.pytorch.operators import POLICY, text_of
 from rematch.frameworks.pytorch.script_steps import StepText, indented
-from rematch.protocol import Unsupported
-from rematch.script import imports_of
+from rematch.subjects.protocol import Unsupported
+from rematch.subjects.script import imports_of
 
 _IMPORTS = """\
 import faulthandler

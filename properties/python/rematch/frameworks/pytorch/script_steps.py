@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from rematch.export import FEW, Finding
 from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.source import Text, TorchSource
-from rematch.protocol import Request, Unsupported
-from rematch.script import COUNTED, Script, Style, runs_of
-from rematch.source import evaluation
+from rematch.subjects.export import FEW, Finding
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.script import COUNTED, Script, Style, runs_of
+from rematch.subjects.source import evaluation
 
 MOST = 4096
 """So many numbers are written out."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from rematch.case import Case, Model
+from rematch.subjects.case import Case, Model
 
 Key = TypeVar("Key")
 

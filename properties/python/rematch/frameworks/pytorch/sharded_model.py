@@ -14,11 +14,11 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from rematch.case import Segment
 from rematch.frameworks.pytorch.collectives import ROWS, Unit, padded
 from rematch.frameworks.pytorch.model import Forward, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
 from rematch.frameworks.pytorch.setup import layers_with_own
+from rematch.subjects.case import Segment
 
 
 class _Now(list[Any]):

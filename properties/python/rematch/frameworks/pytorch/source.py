@@ -9,14 +9,14 @@ from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
-from rematch.case import Layer, Segment
-from rematch.description import Description
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
 from rematch.frameworks.pytorch.policy import kept_layers
-from rematch.protocol import Unsupported
-from rematch.source import Source, name_of
+from rematch.subjects.case import Layer, Segment
+from rematch.subjects.description import Description
+from rematch.subjects.protocol import Unsupported
+from rematch.subjects.source import Source, name_of
 
 
 class Text(Description):

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from rematch.case import Case
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import call
 from rematch.frameworks.pytorch.setup import Setup
-from rematch.protocol import Request
+from rematch.subjects.case import Case
+from rematch.subjects.protocol import Request
 
 _POINTWISE = {"relu", "gelu", "silu", "tanh", "sigmoid"}
 """Layers that may run on the shards of a value."""

@@ -9,7 +9,7 @@ import numpy
 import torch
 from torch import Generator
 
-from rematch.case import Layer
+from rematch.subjects.case import Layer
 
 
 def generators_of(layers: Sequence[Layer], seed: int) -> list[Generator]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
-from collections.abc import Collection, Mapping, Sequence
 
 import numpy
 import torch
 from torch.utils import checkpoint as torch_checkpoint
 
-from rematch.case import PROMISE, Case
-from rematch.framework import Framework
 from rematch.frameworks.pytorch import arguments, contract, library
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import KINDS
@@ -25,8 +23,10 @@ from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, SCOPES, SHAR
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Eye, Saves, Watch
-from rematch.protocol import Request, Unsupported
-from rematch.records import Record
+from rematch.subjects.case import PROMISE, Case
+from rematch.subjects.framework import Framework
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.records import Record
 
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",

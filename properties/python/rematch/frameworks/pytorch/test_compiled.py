@@ -170,6 +170,7 @@ def test_no_segment_of_inductor_has_breaks_within_as_it_would_run_eagerly_and_ro
 @pytest.mark.parametrize("preserved", [True, False])
 def test_masks_that_a_backward_draws_anew_are_told(monkeypatch, preserved):
     import torch
+
     from rematch.frameworks.pytorch import compiled_draws
 
     def checkpoint(run, **options):

@@ -22,7 +22,7 @@ from rematch.frameworks.pytorch import contract  # noqa: E402
 from rematch.frameworks.pytorch.contract import PROMISES, broken, script_of  # noqa: E402
 from rematch.frameworks.pytorch.contract import record as records  # noqa: E402
 from rematch.frameworks.pytorch.contract.differences import differences, facts  # noqa: E402
-from rematch.protocol import Unsupported  # noqa: E402
+from rematch.subjects.protocol import Unsupported  # noqa: E402
 
 PROFILE = Path(__file__).parent / "profile.json"
 KNOWN = [text for e in json.loads(PROFILE.read_text())["known"] for text in e.get("got", [])]

@@ -19,14 +19,14 @@ if sys.platform != "linux":
 
 from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
 
-from rematch.arrays import decode, encode  # noqa: E402
-from rematch.case import case_from_json  # noqa: E402
 from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
 from rematch.frameworks.pytorch.agreement import Answer, difference, strayed  # noqa: E402
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
-from rematch.protocol import Unsupported  # noqa: E402
+from rematch.subjects.arrays import decode, encode  # noqa: E402
+from rematch.subjects.case import case_from_json  # noqa: E402
+from rematch.subjects.protocol import Unsupported  # noqa: E402
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")

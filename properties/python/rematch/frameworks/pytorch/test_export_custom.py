@@ -9,11 +9,11 @@ import torch
 from cases import chain, run_of, segment
 from harness import Harness
 
-from rematch.arrays import encode
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, run
 from rematch.frameworks.pytorch.test_export import ask as ask_plainly
 from rematch.frameworks.pytorch.test_export import shown as shown_plainly
+from rematch.subjects.arrays import encode
 
 DECLARED = {layer.name: layer.declaration for layer in MODULES}
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cases import chain, observed, run_of, segment
 
-from rematch.arrays import decode, encode
+from rematch.subjects.arrays import decode, encode
 
 pytest.importorskip("torch")
 

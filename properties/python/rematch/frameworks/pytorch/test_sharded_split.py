@@ -13,7 +13,6 @@ pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
-from rematch.arrays import decode, encode  # noqa: E402
 from rematch.frameworks.pytorch.setup import OPTIONS  # noqa: E402
 from rematch.frameworks.pytorch.test_tensor_parallel import (  # noqa: E402
     FIVE,
@@ -26,6 +25,7 @@ from rematch.frameworks.pytorch.test_tensor_parallel import (  # noqa: E402
     records,
     told,
 )
+from rematch.subjects.arrays import decode, encode  # noqa: E402
 
 OF_BOTH = OPTIONS["fsdp2_tp"]
 

@@ -14,8 +14,8 @@ pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
-from rematch.arrays import decode, encode  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
+from rematch.subjects.arrays import decode, encode  # noqa: E402
 
 PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}

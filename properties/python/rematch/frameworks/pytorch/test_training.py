@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cases import chain, observed, run_of, segment
 
-from rematch.arrays import decode, encode
 from rematch.frameworks.pytorch.test_numbers import numbers, run
+from rematch.subjects.arrays import decode, encode
 
 pytest.importorskip("torch")
 

@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
-from rematch.arrays import bits_of
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
-from rematch.layers import OUTPUTS
-from rematch.records import Record, hash64, value_entry
+from rematch.subjects.arrays import bits_of
+from rematch.subjects.layers import OUTPUTS
+from rematch.subjects.records import Record, hash64, value_entry
 
 
 def to_numpy(t: Tensor) -> np.ndarray:

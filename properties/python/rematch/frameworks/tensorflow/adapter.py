@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from rematch.framework import Framework
 from rematch.frameworks.tensorflow.framework import TensorFlow
 from rematch.frameworks.tensorflow.function import InFunction
+from rematch.subjects.framework import Framework
 
 
 def subject(arguments: list[str]) -> Framework:

@@ -12,12 +12,12 @@ import numpy as np  # noqa: E402
 import tensorflow as tf  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
-from rematch.case import Layer  # noqa: E402
-from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
 from rematch.frameworks.tensorflow.promises import PROMISES  # noqa: E402
 from rematch.frameworks.tensorflow.promises_arguments import gradient as slope  # noqa: E402
 from rematch.frameworks.tensorflow.run import OBSERVED, EagerRun  # noqa: E402
-from rematch.layers import Module, where_drawn  # noqa: E402
+from rematch.subjects.case import Layer  # noqa: E402
+from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402
+from rematch.subjects.layers import Module, where_drawn  # noqa: E402
 
 
 def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rematch.case import shape_of
-from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.frameworks.tensorflow.framework import KINDS, MODULES, TensorFlow, differentiate, state_of
 from rematch.frameworks.tensorflow.run import OF_FORWARDS, TracedRun
-from rematch.layers import where_drawn
+from rematch.subjects.case import shape_of
+from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.subjects.layers import where_drawn
 
 
 def of_step(objective: Any, arguments: Any, trained: Any) -> Any:

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from rematch.frameworks.tensorflow import promises_arguments, promises_traced
 from rematch.frameworks.tensorflow.promises_arguments import gradient
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def gradient(objective: Callable[..., Any], *by: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from rematch.frameworks.tensorflow.promises_arguments import gradient
-from rematch.promises import promises_in
+from rematch.subjects.promises import promises_in
 
 
 def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:

@@ -13,7 +13,6 @@ from tensorflow.python.eager import record
 from tensorflow.python.framework import op_callbacks
 from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
-from rematch.description import Description, Place
 from rematch.frameworks.tensorflow.saved import (
     Forward,
     alive,
@@ -25,9 +24,10 @@ from rematch.frameworks.tensorflow.saved import (
     results_of,
     united,
 )
-from rematch.protocol import Request
-from rematch.records import Record
-from rematch.run import Run
+from rematch.subjects.description import Description, Place
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
+from rematch.subjects.run import Run
 
 OF_FORWARDS = frozenset({"saved_bytes", "released_bytes", "held_bytes"})
 """What is observed where a forward is compiled."""

@@ -22,7 +22,7 @@ from tensorflow.python.eager import backprop, record
 from tensorflow.python.framework import op_callbacks
 from tensorflow.python.framework.ops import EagerTensor
 
-from rematch.records import Record
+from rematch.subjects.records import Record
 
 _UNREAD = "0x0"
 """Stands for hashes that no law compares: recomputed values are not observed."""

@@ -76,7 +76,7 @@ def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_functio
 
 def test_a_step_is_compiled_once_for_all_cases_of_one_shape() -> None:
     from rematch.frameworks.tensorflow.adapter import subject
-    from rematch.protocol import _Session
+    from rematch.subjects.protocol import _Session
 
     in_function = subject(["--function", "step"])
     made = []
@@ -96,7 +96,7 @@ FAULTY = """
 import inspect
 from tensorflow.python.ops import custom_gradient
 from rematch.frameworks.tensorflow.framework import TensorFlow
-from rematch.protocol import serve
+from rematch.subjects.protocol import serve
 source = inspect.getsource(custom_gradient.recompute_grad).partition("\\n")[2]
 assert source.count({old!r}) == 1
 names = dict(vars(custom_gradient), kept=[])

@@ -20,8 +20,8 @@ from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.held import held_by
 from rematch.frameworks.pytorch.model import Block
 from rematch.frameworks.pytorch.subject import TorchSubject
-from rematch.protocol import Request
-from rematch.records import Record
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
 
 _OTHERS = ("batch_norm", "group_norm", "rms_norm", "silu", "gelu", "sigmoid", "softmax", "rrelu")
 _OTHERS += ("delayed_scaling", "spectral_norm", "kv_cache", "gru", "lstm", "moe", "hooked")

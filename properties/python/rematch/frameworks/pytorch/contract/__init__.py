@@ -24,8 +24,8 @@ from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers
     partition,
     policies,
     probing,
-    record,
     recomputation,
+    record,
     reentrant,
     selective,
     selective_masks,
@@ -33,7 +33,7 @@ from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers
 )
 from rematch.frameworks.pytorch.contract.differences import changed
 from rematch.frameworks.pytorch.contract.rules import RULES
-from rematch.promises import Form, Promise, named, script
+from rematch.subjects.promises import Form, Promise, named, script
 
 __all__ = ["PROMISES", "broken", "script_of"]
 

@@ -24,7 +24,6 @@ from rematch.frameworks.pytorch.contract.probing import (
     variable,
 )
 
-
 tanh = torch.tanh
 
 

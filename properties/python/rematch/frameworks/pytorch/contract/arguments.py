@@ -1,7 +1,6 @@
 """What checkpoint() accepts, refuses and ignores."""
 
-from contextlib import contextmanager
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import torch
 import torch.utils.checkpoint as C

@@ -19,7 +19,6 @@ from rematch.frameworks.pytorch.contract.probing import (
     variable,
 )
 
-
 bfloat16 = torch.bfloat16
 mm = torch.ops.aten.mm.default
 

@@ -22,7 +22,6 @@ from rematch.frameworks.pytorch.contract.probing import (
     warned,
 )
 
-
 aten = torch.ops.aten
 Policy = C.CheckpointPolicy
 SAVE, RECOMPUTE = Policy.MUST_SAVE, Policy.PREFER_RECOMPUTE

@@ -5,7 +5,6 @@ import torch
 from rematch.frameworks.pytorch.contract.probing import directly, judged, probe, ramp, seed
 from rematch.frameworks.pytorch.contract.selective import RECOMPUTE, SAVE, aten, saving, selective
 
-
 native_dropout = aten.native_dropout.default
 
 

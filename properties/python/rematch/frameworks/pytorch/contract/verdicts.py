@@ -22,7 +22,6 @@ from rematch.frameworks.pytorch.contract.probing import (
     without_early_stop,
 )
 
-
 tanh = torch.tanh
 
 

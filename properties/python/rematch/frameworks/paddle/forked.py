@@ -7,8 +7,8 @@ import pickle
 import resource
 from collections.abc import Callable
 
-from rematch.protocol import Request
-from rematch.records import Record
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
 
 
 def forked(run: Callable[[Request, Record], None], request: Request, record: Record) -> None:

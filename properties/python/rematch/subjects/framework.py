@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from rematch.case import PROMISE
-from rematch.description import COMMON, SEEN, Description, Pending, Place
-from rematch.library import modules, of_library
-from rematch.promises import NONE, SHARE, broken
-from rematch.protocol import Request, Subject, Unsupported
-from rematch.records import Record
-from rematch.run import Run
-from rematch.script import export
-from rematch.steps import Steps
+from rematch.subjects.case import PROMISE
+from rematch.subjects.description import COMMON, SEEN, Description, Pending, Place
+from rematch.subjects.library import modules, of_library
+from rematch.subjects.promises import NONE, SHARE, broken
+from rematch.subjects.protocol import Request, Subject, Unsupported
+from rematch.subjects.records import Record
+from rematch.subjects.run import Run
+from rematch.subjects.script import export
+from rematch.subjects.steps import Steps
 
 __all__ = ["COMMON", "SEEN", "Framework", "Pending", "Place", "Run"]
 

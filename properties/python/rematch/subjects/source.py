@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rematch.case import Case, Layer, Model, Segment, ValueRef
-from rematch.description import Description
-from rematch.layers import OUTPUTS, Module
-from rematch.protocol import Unsupported
+from rematch.subjects.case import Case, Layer, Model, Segment, ValueRef
+from rematch.subjects.description import Description
+from rematch.subjects.layers import OUTPUTS, Module
+from rematch.subjects.protocol import Unsupported
 
 # Scripts have none.
 ANNOTATION = re.compile(

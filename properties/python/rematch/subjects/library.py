@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rematch.layers import Module
+from rematch.subjects.layers import Module
 
 SHAPES = "N ... -> N ..."
 """All take any shape, and make what the sample wants of it."""
@@ -79,7 +79,7 @@ def of_library(library: Library, versions: Mapping[str, str], adapter: str) -> d
     beside = [file for file in sorted(Path(adapter).parent.glob("*.py")) if not file.name.startswith("test_")]
     sources = [str(file) for file in (Path(__file__), Path(__file__).with_name("samples.py"), *beside)]
     name = "-".join([*library.words, *versions.values()]).replace("--", "")
-    return kept(name, tuple(sources), "rematch.samples", *library.words)
+    return kept(name, tuple(sources), "rematch.subjects.samples", *library.words)
 
 
 def modules(found: Mapping[str, Any]) -> tuple[Module, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from rematch.protocol import Request
-from rematch.records import Record
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record
 
 
 class TrialError(RuntimeError):

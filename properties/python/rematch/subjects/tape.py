@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from rematch.case import PROMISE, Parameter
-from rematch.framework import COMMON, SEEN, Framework, Pending, Place, Run
-from rematch.protocol import Request
-from rematch.records import Record, hash64, value_entry
-from rematch.source import parameter_names
-from rematch.steps import TrialError
+from rematch.subjects.case import PROMISE, Parameter
+from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record, hash64, value_entry
+from rematch.subjects.source import parameter_names
+from rematch.subjects.steps import TrialError
 
 
 class Kept:

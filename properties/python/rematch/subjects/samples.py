@@ -1,5 +1,5 @@
 """Finds the layers of a framework's library: every public class that can be made and called, with samples, as text.
-`python -m rematch.samples NAME ...`, with the words that start the subject, prints them as JSON, and why other classes
+`python -m rematch.subjects.samples NAME ...`, with the words that start the subject, prints them as JSON, and why other classes
 are not among them; library.py keeps that."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from rematch.case import case_from_json, model_from_json
-from rematch.framework import Framework
-from rematch.layers import Module
-from rematch.library import SHAPES, Library
-from rematch.protocol import Arrays, Request
-from rematch.records import Record
+from rematch.subjects.case import case_from_json, model_from_json
+from rematch.subjects.framework import Framework
+from rematch.subjects.layers import Module
+from rematch.subjects.library import SHAPES, Library
+from rematch.subjects.protocol import Arrays, Request
+from rematch.subjects.records import Record
 
 VALUES = {
     **dict.fromkeys(("kernel_size", "pool_size", "size", "strides", "stride", "depth", "group_size"), "2"),

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from rematch.description import Description
-from rematch.protocol import Unsupported
-from rematch.source import ANNOTATION
+from rematch.subjects.description import Description
+from rematch.subjects.protocol import Unsupported
+from rematch.subjects.source import ANNOTATION
 
 Function = Callable[..., Any]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rematch.case import Choice, Segment, Sequential
-from rematch.layers import Module, Template
-from rematch.library import Library
-from rematch.protocol import Request
+from rematch.subjects.case import Choice, Segment, Sequential
+from rematch.subjects.layers import Module, Template
+from rematch.subjects.library import Library
+from rematch.subjects.protocol import Request
 
 COMMON = frozenset(
     {

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from rematch.case import Case
-from rematch.description import Description, Pending, Place
-from rematch.protocol import Request
-from rematch.records import Record, hash64
-from rematch.source import Source, evaluation, parameter_names
-from rematch.steps import Steps
+from rematch.subjects.case import Case
+from rematch.subjects.description import Description, Pending, Place
+from rematch.subjects.protocol import Request
+from rematch.subjects.records import Record, hash64
+from rematch.subjects.source import Source, evaluation, parameter_names
+from rematch.subjects.steps import Steps
 
 
 @lru_cache(maxsize=256)

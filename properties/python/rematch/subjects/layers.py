@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rematch.case import Layer
+from rematch.subjects.case import Layer
 
 Template = str | Callable[[Layer, bool], str]
 """An expression of `{x}`, the operand, and `{y}`, the second one; of the parameters `{weight}` and

@@ -11,11 +11,11 @@ from functools import partial
 
 import numpy as np
 
-from rematch.description import Description
-from rematch.export import FEW, LAWS, Attempt, Finding, Search, last_line
-from rematch.promises import script_of
-from rematch.protocol import Request, Unsupported
-from rematch.source import ANNOTATION, Source, parameter_names
+from rematch.subjects.description import Description
+from rematch.subjects.export import FEW, LAWS, Attempt, Finding, Search, last_line
+from rematch.subjects.promises import script_of
+from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.source import ANNOTATION, Source, parameter_names
 
 MOST = 2048
 """So many numbers of the case are written out where others do not show the finding."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.arrays import bits_of, name_of
+from rematch.subjects.arrays import bits_of, name_of
 
 FORMAT = 1
 """The version of the record that this module writes."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rematch.protocol import Unsupported
+from rematch.subjects.protocol import Unsupported
 
 FEW = 16
 """So many numbers are written out; more are drawn where that shows the same."""
