@@ -250,7 +250,9 @@ class _Ops(TorchDispatchMode):
 
     def _source(self, t: Tensor, execution: Execution) -> str:
         own = [storage._cdata for storage in storages(t)]
-        return "" if any(s in execution.made for s in own) else next((self.sources[s] for s in own if s in self.sources), "")
+        if execution.made.intersection(own):
+            return ""
+        return next((self.sources[storage] for storage in own if storage in self.sources), "")
 
 
 _OWN = (_Ops, _CachingTorchDispatchMode, _CachedTorchDispatchMode)
