@@ -26,7 +26,7 @@ from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # noqa: E402
 
 import rematch  # noqa: E402
-from rematch.safe import judge, judge_model, process, run  # noqa: E402
+from rematch.safe import judge, judge_model, run  # noqa: E402
 from rematch.safe.judging import Judge  # noqa: E402
 from rematch.safe.run import Target  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
@@ -197,19 +197,12 @@ def test_a_run_that_computes_without_end_is_stopped(monkeypatch):
     assert causes(verdict_of(Spins())) == ["does-not-end"]
 
 
-def test_a_thread_beside_the_main_one_has_no_watchdog_and_judges_as_well():
+def test_a_thread_beside_the_main_one_judges_as_well_and_says_that_it_cannot_stop_a_run():
     found = []
-    thread = threading.Thread(target=lambda: found.append(judge(Block(), X).safe))
+    thread = threading.Thread(target=lambda: found.append(judge(Block(), X)))
     thread.start()
     thread.join()
-    assert found == [True]
-
-
-def test_a_run_is_not_stopped_while_the_machine_is_busy_with_others():
-    with process.stopped_after(0.02):
-        # Neither computes for so long, nor stays at one place.
-        for number in range(2000):
-            number += 1
+    assert found[0].safe and "not seen: a run that does not end, because signals" in str(found[0])
 
 
 @pytest.mark.parametrize("kind", [dict, list, collections.deque, tuple])
