@@ -359,5 +359,17 @@ class DetachesFirst(Inner):
         return (y + x).tanh()
 
 
+@planted("does-not-end")
+class ReturnsItsParameter(Inner):
+    """The reentrant variant makes the region the history of the parameter, and its backward needs itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return self.inner(x), self.scale
+
+
 # Safe elsewhere, but not where what comes before it is frozen, too.
 planted("no-input-requires-grad")(Lora)

@@ -2,52 +2,34 @@
 
 from __future__ import annotations
 
-import array
 import collections
 import contextlib
-import contextvars
-import ctypes
 import dataclasses
-import decimal
-import enum
-import fractions
-import functools
 import gc
-import io
-import itertools
 import logging
 import os
-import queue
 import random
-import re
 import signal
-import socket
 import sys
-import tempfile
 import threading
 import time
-import types
-import unittest.mock
 import warnings
-import weakref
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from odd import FUNCTIONS, HABITS, OBJECTS, STORED, TENSORS, WITHOUT_MEMORY, Block, Uses, X  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
 
 import rematch  # noqa: E402
-from rematch.safe import judge, judge_model, process, run  # noqa: E402
+from rematch.safe import judge, judge_model, run  # noqa: E402
 from rematch.safe.judging import Judge  # noqa: E402
 from rematch.safe.run import Target  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
-
-X = torch.randn(2, 4, generator=torch.Generator().manual_seed(1))
 
 
 def snapshot():
@@ -96,290 +78,6 @@ def causes(verdict):
     return [finding.cause.name for finding in verdict.findings]
 
 
-class Block(nn.Module):
-    """Holds a thing that its forward does not use."""
-
-    def __init__(self, thing=None):
-        super().__init__()
-        self.lin, self.thing = nn.Linear(4, 4), thing
-
-    def forward(self, x):
-        return torch.tanh(self.lin(x))
-
-
-class Uses(Block):
-    """Computes with a buffer."""
-
-    def __init__(self, buffer):
-        super().__init__()
-        self.register_buffer("scale", buffer)
-
-    def forward(self, x):
-        scale = self.scale if self.scale.layout == torch.strided else self.scale.to_dense()
-        return super().forward(x) * scale.float().sum()
-
-
-class Colour(enum.Enum):
-    RED = 1
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    a: int
-    t: torch.Tensor
-
-
-class Slots:
-    __slots__ = ("a", "b")
-
-    def __init__(self):
-        self.a = torch.ones(2)
-
-
-class Raises:
-    """Each special method fails but those of objects."""
-
-    def __eq__(self, other):
-        raise ValueError("no comparison")
-
-    __hash__ = object.__hash__
-
-    def __bool__(self):
-        raise ValueError("no truth")
-
-    def __len__(self):
-        raise ValueError("no length")
-
-    def __repr__(self):
-        raise ValueError("no text")
-
-
-class NoCopy:
-    def __deepcopy__(self, memo):
-        raise TypeError("no copy")
-
-    def __reduce_ex__(self, protocol):
-        raise ValueError("no pickle")
-
-
-class Anything:
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Anything()
-
-
-class BadSlot:
-    __slots__ = ("a",)
-
-    def __getattribute__(self, name):
-        if name == "a":
-            raise RuntimeError("do not read")
-        return object.__getattribute__(self, name)
-
-
-class BadDict(dict):
-    def items(self):
-        raise RuntimeError("no items")
-
-    def clear(self):
-        raise RuntimeError("no clear")
-
-
-class BadMapping(collections.abc.Mapping):
-    def __getitem__(self, key):
-        raise KeyError(key)
-
-    def __iter__(self):
-        return iter(("a",))
-
-    def __len__(self):
-        return 1
-
-
-class BadList(list):
-    def __iter__(self):
-        raise RuntimeError("no elements")
-
-
-class BadIterator:
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        raise RuntimeError("no next")
-
-    def __getstate__(self):
-        raise RuntimeError("no state")
-
-
-class FillsItself(dict):
-    def __missing__(self, key):
-        self[key] = key
-        return key
-
-
-def chain(length):
-    found = None
-    for _ in range(length):
-        found = (found,)
-    return found
-
-
-def cycle():
-    found = []
-    found.append(found)
-    return found
-
-
-def without_module():
-    scope = {}
-    exec("def made(x):\n    return x", scope)
-    scope["made"].__module__ = None
-    return scope["made"]
-
-
-def fake():
-    from torch._subclasses import FakeTensorMode
-
-    return FakeTensorMode().from_tensor(torch.ones(2))
-
-
-def with_history():
-    t = torch.ones(4)
-    t *= torch.ones(4, requires_grad=True)
-    return t
-
-
-Point = collections.namedtuple("Point", "x y")
-MATRIX = torch.arange(16.0).reshape(4, 4)
-VIEWS = {
-    "as it is": lambda t: t,
-    "transposed": lambda t: t.t(),
-    "every second": lambda t: t[::2],
-    "one column": lambda t: t[:, 1],
-    "expanded": lambda t: t[:1].expand(3, 4, 4)[0] if t.dim() < 2 else t[:1].expand(4, 4),
-    "expanded by a number": lambda t: t[0, 0].expand(4),
-    "expanded outside": lambda t: t.expand(2, 4, 4),
-    "empty": lambda t: t[:0],
-    "a number": lambda t: t[0, 0],
-}
-DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.complex64,
-    torch.int64,
-    torch.uint8,
-    torch.bool,
-]
-TENSORS = {f"{d}, {how}".removeprefix("torch."): (lambda d=d, v=v: v(MATRIX.to(d))) for d in DTYPES for how, v in VIEWS.items()}
-LAYOUTS = {
-    "coo": lambda t: t.to_sparse(),
-    "coo, uncoalesced": lambda t: torch.sparse_coo_tensor([[0, 0], [1, 1]], [1.0, 2.0], (4, 4)),
-    "csr": lambda t: t.to_sparse_csr(),
-    "csc": lambda t: t.to_sparse_csc(),
-    "bsr": lambda t: t.to_sparse_bsr((2, 2)),
-    "bsc": lambda t: t.to_sparse_bsc((2, 2)),
-    "mkldnn": lambda t: t.to_mkldnn(),
-}
-STORED = {
-    **{name: (lambda f=f: f(MATRIX)) for name, f in LAYOUTS.items()},
-    "overlapping": lambda: torch.ones(8).unfold(0, 4, 1),
-    "parameter that is expanded": lambda: nn.Parameter(torch.ones(1).expand(4), requires_grad=False),
-    "conjugate": lambda: torch.ones(2, dtype=torch.cfloat).conj(),
-    "negative": lambda: torch.ones(2, dtype=torch.cfloat).conj().imag,
-    "float8": lambda: torch.ones(2).to(torch.float8_e4m3fn),
-    "nan": lambda: torch.tensor([float("nan"), 1.0]),
-    "shared with numpy": lambda: torch.from_numpy(np.ones(4, dtype="float32")),
-}
-WITHOUT_MEMORY = {
-    "meta": lambda: torch.ones(2, 3, device="meta"),
-    "meta, expanded": lambda: torch.ones(1, device="meta").expand(4),
-    "meta parameter": lambda: nn.Parameter(torch.ones(2, device="meta")),
-    "fake": fake,
-    "quantised": lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
-    "jagged": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
-    "nested": lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
-    "lazy": lambda: nn.UninitializedParameter(),
-    "of a graph": lambda: torch.ones(2, requires_grad=True) * 2,
-    "with a history": with_history,
-}
-OBJECTS = {
-    "array of objects": lambda: np.array([1, "a", None], dtype=object),
-    "structured array": lambda: np.zeros(3, dtype=[("a", "i4"), ("b", "f4")]),
-    "array that is not to be written": lambda: np.broadcast_to(np.ones(1), (4,)),
-    "array of dates": lambda: np.array(["2020-01-01"], dtype="datetime64[D]"),
-    "generator of numpy": lambda: np.random.default_rng(0),
-    "generator of torch": lambda: torch.Generator(),
-    "nan": lambda: float("nan"),
-    "file": lambda: tempfile.TemporaryFile(),
-    "socket": lambda: socket.socket(),
-    "stream": lambda: io.StringIO("a"),
-    "queue": lambda: queue.Queue(),
-    "lifo queue": lambda: queue.LifoQueue(),
-    "lock": threading.Lock,
-    "reentrant lock": threading.RLock,
-    "event": threading.Event,
-    "condition": threading.Condition,
-    "semaphore": threading.Semaphore,
-    "barrier": lambda: threading.Barrier(2),
-    "thread local": threading.local,
-    "thread": lambda: threading.Thread(target=print),
-    "context variable": lambda: contextvars.ContextVar("v"),
-    "generator": lambda: (i for i in range(3)),
-    "iterator of a list": lambda: iter([1, 2]),
-    "iterator that fails": BadIterator,
-    "counter": lambda: itertools.count(),
-    "iterator of a loader": lambda: iter(DataLoader([1, 2, 3])),
-    "module": lambda: types,
-    "enum": lambda: Colour.RED,
-    "frozen data class": lambda: Frozen(1, torch.ones(2)),
-    "slots": Slots,
-    "slot that cannot be read": BadSlot,
-    "comparison raises": Raises,
-    "cannot be copied": NoCopy,
-    "answers everything": Anything,
-    "chain": lambda: chain(3000),
-    "cycle": cycle,
-    "dict that fills itself": FillsItself,
-    "dict that fails": lambda: BadDict(a=1),
-    "mapping that fails": BadMapping,
-    "list that fails": lambda: BadList([1]),
-    "default dict": lambda: collections.defaultdict(list),
-    "ordered dict": lambda: collections.OrderedDict(a=1),
-    "chain map": lambda: collections.ChainMap({}, {"a": 1}),
-    "deque": lambda: collections.deque([torch.ones(2)], maxlen=1),
-    "set": lambda: {(1, 2), ("a", 3)},
-    "named tuple": lambda: Point(torch.ones(1), 2),
-    "mapping proxy": lambda: types.MappingProxyType({"a": 1}),
-    "weak dictionary": weakref.WeakValueDictionary,
-    "weak reference": lambda: weakref.ref(X),
-    "mock": unittest.mock.MagicMock,
-    "array": lambda: array.array("d", [1.0]),
-    "memory view": lambda: memoryview(bytearray(b"abc")),
-    "ctypes": lambda: (ctypes.c_int * 3)(1, 2, 3),
-    "decimal": lambda: decimal.Decimal("1.5"),
-    "fraction": lambda: fractions.Fraction(1, 2),
-    "pattern": lambda: re.compile("a+"),
-    "exception": lambda: ValueError("a"),
-    "name space": lambda: types.SimpleNamespace(a=torch.ones(1)),
-    "lazy module": lambda: nn.LazyLinear(3),
-    "meta module": lambda: nn.Linear(2, 2, device="meta"),
-    "scripted module": lambda: torch.jit.script(nn.ReLU()),
-    "optimizer": lambda: torch.optim.Adam(nn.Linear(2, 2).parameters()),
-    "scaler": lambda: torch.amp.GradScaler("cpu"),
-    "stream of a device": lambda: torch.Stream("cpu") if hasattr(torch, "Stream") else None,
-    "function without a module": without_module,
-    "function with a tensor": lambda: lambda x, t=X: x,
-    "partial": lambda: functools.partial(torch.add, X),
-    "cached function": lambda: functools.lru_cache(lambda x: x),
-    "compiled function": lambda: torch.compile(lambda x: x, backend="eager"),
-    "bound method of a builtin": lambda: [].append,
-}
-
-
 @pytest.mark.parametrize("name", [*TENSORS, *STORED, *WITHOUT_MEMORY, *OBJECTS])
 def test_what_a_module_holds_and_does_not_use_accuses_nothing(name):
     thing = (TENSORS | STORED | WITHOUT_MEMORY | OBJECTS)[name]()
@@ -409,17 +107,6 @@ def test_an_argument_that_cannot_be_copied_is_told_and_no_error(name):
     verdict = verdict_of(lambda x, thing: torch.tanh(x), X, OBJECTS[name]())
     assert verdict.safe
     assert "not seen: what a run changes in input 1, because it cannot be copied" in str(verdict)
-
-
-FUNCTIONS = {
-    "without a module": lambda: without_module(),
-    "partial": lambda: functools.partial(torch.mul, torch.ones(4)),
-    "builtin": lambda: torch.tanh,
-    "exported": lambda: torch.export.export(nn.Linear(4, 4), (X,)).module(),
-    "traced by fx": lambda: torch.fx.symbolic_trace(Block()),
-    "compiled": lambda: torch.compile(Block(), backend="eager"),
-    "callable object": lambda: type("Callable", (), {"__call__": lambda self, x: x.tanh()})(),
-}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -452,56 +139,6 @@ def leaks(enter, leave):
             return y
 
     return Leaks()
-
-
-def exchanged(place, name, value):
-    def enter():
-        kept = getattr(place, name)
-        setattr(place, name, value(kept))
-        return kept
-
-    return enter, lambda kept: setattr(place, name, kept)
-
-
-def entered(make):
-    def enter():
-        context = make()
-        context.__enter__()
-        return context
-
-    return enter, lambda context: context.__exit__(None, None, None)
-
-
-def in_environment(name):
-    return (lambda: os.environ.__setitem__(name, "1")), (lambda _: os.environ.pop(name))
-
-
-def of_gelu():
-    kept, F.gelu = F.gelu, torch.tanh
-    return kept
-
-
-HABITS = {
-    "sys.stdout": exchanged(sys, "stdout", lambda _: io.StringIO()),
-    "sys.stderr": exchanged(sys, "stderr", lambda _: io.StringIO()),
-    "the working directory": ((lambda: (os.getcwd(), os.chdir("/"))[0]), os.chdir),
-    "the garbage collector": (gc.disable, lambda _: gc.enable()),
-    "the recursion limit": ((lambda: (sys.getrecursionlimit(), sys.setrecursionlimit(5000))[0]), sys.setrecursionlimit),
-    "the filters of warnings": entered(lambda: warnings.catch_warnings(action="error")),
-    "the handlers of signals": (
-        lambda: signal.signal(signal.SIGUSR1, lambda *_: None),
-        lambda kept: signal.signal(signal.SIGUSR1, kept),
-    ),
-    "the level of logging": (lambda: logging.disable(50), lambda _: logging.disable(0)),
-    "os.environ['TORCH_ODD']": in_environment("TORCH_ODD"),
-    "os.environ['ODD']": in_environment("ODD"),
-    "functions of torch.nn.functional": (of_gelu, lambda kept: setattr(F, "gelu", kept)),
-    "anomaly mode of PyTorch": entered(lambda: torch.autograd.set_detect_anomaly(True)),
-    "the default dtype of PyTorch": (
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda _: torch.set_default_dtype(torch.float32),
-    ),
-}
 
 
 @pytest.mark.parametrize("name", HABITS)
@@ -560,19 +197,12 @@ def test_a_run_that_computes_without_end_is_stopped(monkeypatch):
     assert causes(verdict_of(Spins())) == ["does-not-end"]
 
 
-def test_a_thread_beside_the_main_one_has_no_watchdog_and_judges_as_well():
+def test_a_thread_beside_the_main_one_judges_as_well_and_says_that_it_cannot_stop_a_run():
     found = []
-    thread = threading.Thread(target=lambda: found.append(judge(Block(), X).safe))
+    thread = threading.Thread(target=lambda: found.append(judge(Block(), X)))
     thread.start()
     thread.join()
-    assert found == [True]
-
-
-def test_a_run_is_not_stopped_while_the_machine_is_busy_with_others():
-    with process.stopped_after(0.02):
-        # Neither computes for so long, nor stays at one place.
-        for number in range(2000):
-            number += 1
+    assert found[0].safe and "not seen: a run that does not end, because signals" in str(found[0])
 
 
 @pytest.mark.parametrize("kind", [dict, list, collections.deque, tuple])

@@ -221,15 +221,24 @@ class DoesNotEnd(BaseException):
     """A trial takes far longer than its plain run. No Exception, as the target may catch those."""
 
 
+def why_not_stopped() -> str:
+    """Why stopped_after() stops nothing here; empty where it does."""
+    if not hasattr(signal, "SIGALRM"):
+        return "the system has no alarm"
+    if not _is_main_thread():
+        return "signals reach the main thread alone"
+    in_use = signal.getitimer(signal.ITIMER_REAL)[0] > 0 or signal.getsignal(signal.SIGALRM) is None
+    return "the process uses its alarm itself" if in_use else ""
+
+
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
     """Within, what the main thread runs in Python is stopped by DoesNotEnd when it has computed for so long, or waited
-    at one place. Elsewhere, and in a process that uses the alarm itself, nothing is."""
-    can = hasattr(signal, "SIGALRM") and _is_main_thread() and signal.getitimer(signal.ITIMER_REAL)[0] == 0
-    handler = signal.getsignal(signal.SIGALRM) if can else None
-    if handler is None:
+    at one place; nothing is where why_not_stopped() says why."""
+    if why_not_stopped():
         yield
         return
+    handler = signal.getsignal(signal.SIGALRM)
 
     begin, last = time.thread_time(), (None, 0, 0.0)
 

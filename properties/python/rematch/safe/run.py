@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 from rematch.journal import regions
 from rematch.safe import wide
 from rematch.safe.parts import storages
-from rematch.safe.process import DoesNotEnd, Process, stopped_after
+from rematch.safe.process import DoesNotEnd, Process, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, GENERATOR, TAG, Leaf, State
 from rematch.safe.tape import Tape
@@ -229,6 +229,8 @@ def run(
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
     patience = nullcontext() if variant is None else stopped_after(max(PATIENCE, TIMES * target.slowest))
+    if why := why_not_stopped():
+        target.unseen["a run that does not end"] = why
     begin = time.monotonic()
     try:
         if target.switch is not None:

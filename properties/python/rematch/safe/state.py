@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-import array
 import dataclasses
 import functools
 import itertools
-import pickle
-import queue
 import random
-import sys
-import threading
 import types
-import zlib
-from collections import UserList, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,20 +20,36 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from rematch.safe.restore import (
-    LOCKS,
     NOTHING,
     Restore,
     attributes_of,
-    can_be_given_again,
     class_restorer,
     content_of,
     function_restorer,
     is_of_the_compiler,
-    is_taken,
     object_restorer,
     restorer,
     tensor_restorer,
 )
+from rematch.safe.values import (
+    MOST_ENTRIES,
+    PLAIN,
+    SCALARS,
+    Contents,
+    Extent,
+    Made,
+    Position,
+    is_installed,
+    is_library,
+    is_object,
+    is_state,
+    is_state_of_a_package,
+    leaf_value,
+    parts_of,
+    plain_values,
+)
+
+__all__ = ["Extent", "Made", "Position"]
 
 PARAMETER, BUFFER, ATTRIBUTE = "parameter", "buffer", "attribute"
 ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attribute"
@@ -50,30 +58,12 @@ TAG = "attribute of a tensor"
 HOOKS = "the hooks of "
 """Begins the name of how many hooks a module or a parameter has."""
 
-_LIBRARY = {"torch", "numpy", "rematch", "pytest", "_pytest", "transformers.utils", *sys.stdlib_module_names} - {
-    "__main__"
-}
-_SCALARS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 _MOST_NODES = 200_000
-_MOST_ENTRIES = 64
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
 
 
-_PLAIN = {str, int, float, complex, bytes, bool, type(None)}
 _DEEPEST = 2_000
 """Names of so many characters are those of chains, such as a linked list."""
-_OF_LIBRARIES = (
-    threading.local,
-    threading.Event,
-    threading.Condition,
-    threading.Semaphore,
-    types.SimpleNamespace,
-    argparse.Namespace,
-    queue.Queue,
-    UserList,
-    torch.quasirandom.SobolEngine,
-)
-"""Classes of libraries whose objects hold what the user put there: they are looked into like those of the user."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +81,6 @@ class _Node:
     kind: str
     value: Any
     owner: str
-
-
-def is_library(name: str | None) -> bool:
-    """Whether a module of this name is PyTorch's or Python's own: its globals are not looked into."""
-    name = name or ""
-    return name.split(".")[0] in _LIBRARY or ".".join(name.split(".")[:2]) in _LIBRARY
 
 
 class State:
@@ -127,7 +111,7 @@ class State:
             if restore is not None:
                 self._restore[f"{node.name} {number}"] = restore
         for kind in self._classes:
-            own = {name: value for name, value in vars(kind).items() if _is_state(value) and name[:2] != "__"}
+            own = {name: value for name, value in vars(kind).items() if is_state(value) and name[:2] != "__"}
             self._restore[f"class {kind.__module__}.{kind.__qualname__}"] = class_restorer(kind, own)
         return self
 
@@ -169,14 +153,14 @@ class State:
         found = {}
         for node in self._nodes():
             try:
-                value = _leaf_value(node.value, of_tensor)
+                value = leaf_value(node.value, of_tensor)
             except Exception as error:
                 self.unseen[node.name] = _why(error)
                 continue
             if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
-            if isinstance(node.value, (dict, list, tuple, deque)) and len(node.value) > _MOST_ENTRIES:
-                found[f"what {node.name} holds"] = Leaf(_kind(node), Contents(_plain(node.value)), node.owner)
+            if isinstance(node.value, (dict, list, tuple, deque)) and len(node.value) > MOST_ENTRIES:
+                found[f"what {node.name} holds"] = Leaf(_kind(node), Contents(plain_values(node.value)), node.owner)
             if node.kind == PARAMETER and isinstance(node.value, Tensor):
                 found[f"{node.name}.requires_grad"] = Leaf(ATTRIBUTE, node.value.requires_grad, node.owner)
             if isinstance(node.value, nn.Module) or (node.kind == PARAMETER and isinstance(node.value, Tensor)):
@@ -194,7 +178,7 @@ class State:
         while waiting or later:
             node = (waiting or later).popleft()
             value = node.value
-            if not isinstance(value, _SCALARS):
+            if not isinstance(value, SCALARS):
                 if id(value) in seen:
                     continue
                 seen.add(id(value))
@@ -204,16 +188,16 @@ class State:
             beside = node.kind in (GLOBAL, CLOSURE) and hasattr(type(self.roots.get("")), node.name)
             if node.name not in first and not beside:
                 first[node.name] = value
-            elif _is_state(value):
+            elif is_state(value):
                 # A global may be called like an attribute, also one that the first forward makes, and a variable of
                 # one function like that of another.
-                if beside or _is_state(first[node.name]):
+                if beside or is_state(first[node.name]):
                     others = (f"{node.name} ({n})" for n in itertools.count(2))
                     node = dataclasses.replace(node, name=next(name for name in others if name not in first))
                 first[node.name] = value
             yield node
             kind = type(value)
-            if kind in _PLAIN or (kind in (Tensor, nn.Parameter) and not value.__dict__):
+            if kind in PLAIN or (kind in (Tensor, nn.Parameter) and not value.__dict__):
                 continue
             if len(node.name) > _DEEPEST:
                 self.unseen[f"{node.name[:40]}..."] = "the chain of objects is too long"
@@ -240,10 +224,10 @@ class State:
         elif isinstance(value, functools._lru_cache_wrapper):
             yield dataclasses.replace(node, value=value.__wrapped__)
         elif isinstance(value, Mapping):
-            for key, part in _parts(value):
+            for key, part in parts_of(value):
                 yield _Node(f"{name}[{key!r}]", node.kind, part, node.owner)
         elif isinstance(value, (list, tuple, deque)):
-            for index, part in _parts(value):
+            for index, part in parts_of(value):
                 yield _Node(f"{name}[{index}]", node.kind, part, node.owner)
         elif isinstance(value, Tensor):
             for key, part in list(value.__dict__.items()):
@@ -253,7 +237,7 @@ class State:
                 yield from self._of_class(type(value))
         elif isinstance(value, types.CellType):
             yield dataclasses.replace(node, value=content_of(value))
-        elif _is_object(value):
+        elif is_object(value):
             owner = type(value).__name__
             for key, part in attributes_of(value).items():
                 yield _Node(_dot(name, key), node.kind, part, owner)
@@ -288,7 +272,7 @@ class State:
                     part = part.fget
                 if isinstance(part, types.FunctionType):
                     yield _Node(base.__name__, GLOBAL, part, base.__name__)
-                elif _is_state(part):
+                elif is_state(part):
                     yield _Node(f"{base.__name__}.{key}", CLASS, part, base.__name__)
 
     def _of_function(self, node: _Node, function: types.FunctionType) -> Iterator[_Node]:
@@ -302,26 +286,26 @@ class State:
             else:
                 yield _Node(variable, CLOSURE, value, "")
         for key, part in function.__dict__.items():
-            if (_is_state(part) or callable(part)) and not is_of_the_compiler(key):
+            if (is_state(part) or callable(part)) and not is_of_the_compiler(key):
                 yield _Node(f"{function.__name__}.{key}", ATTRIBUTE, part, "")
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
-            if not isinstance(part, _SCALARS) and (_is_state(part) or isinstance(part, types.FunctionType)):
+            if not isinstance(part, SCALARS) and (is_state(part) or isinstance(part, types.FunctionType)):
                 yield _Node(f"a default of {function.__name__}()", GLOBAL, part, "")
         if is_library(function.__module__):
             return
         scope = function.__globals__
-        installed = _is_installed(function)
+        installed = is_installed(function)
         for variable in self._names_of(function.__code__):
             if variable not in scope or variable.startswith("__"):
                 continue
             value = scope[variable]
-            if installed and not _is_state_of_a_package(value):
+            if installed and not is_state_of_a_package(value):
                 continue
             if isinstance(value, types.FunctionType) and is_library(value.__module__):
                 continue
             if isinstance(value, type) and not is_library(value.__module__):
                 yield from self._of_class(value)
-            if _is_state(value) or isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
+            if is_state(value) or isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
                 yield _Node(variable, GLOBAL, value, "")
 
     def _names_of(self, code: types.CodeType) -> tuple[str, ...]:
@@ -342,7 +326,7 @@ class State:
                 return function_restorer(value, {n: scope[n] for n in names if n in scope and not n.startswith("__")})
             if isinstance(value, functools._lru_cache_wrapper):
                 return value.cache_clear
-            if isinstance(value, nn.Module) or _is_object(value):
+            if isinstance(value, nn.Module) or is_object(value):
                 return object_restorer(value)
             return tensor_restorer(value) if isinstance(value, Tensor) else restorer(value)
         except Exception:
@@ -357,29 +341,6 @@ def _why(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
-def _parts(value: Any) -> list[tuple[Any, Any]]:
-    """The parts of a container, by key or number: without plain values where there are many."""
-    if isinstance(value, dict):
-        values, pairs = dict.values(value), dict.items(value)
-    elif isinstance(value, Mapping):
-        return list(value.items())
-    else:
-        values, pairs = value, enumerate(value)
-    if len(value) <= _MOST_ENTRIES:
-        return list(pairs)
-    # A dictionary may have a million entries.
-    return [] if _PLAIN.issuperset(map(type, values)) else [pair for pair in pairs if type(pair[1]) not in _PLAIN]
-
-
-def _plain(value: Any) -> Any:
-    """The plain values of a large container."""
-    if not isinstance(value, dict):
-        return [part for part in value if type(part) in _PLAIN]
-    if _PLAIN.issuperset(map(type, dict.values(value))):
-        return dict(dict.items(value))
-    return {key: part for key, part in dict.items(value) if type(part) in _PLAIN}
-
-
 def _hooks_of(value: nn.Module | Tensor) -> int:
     if isinstance(value, Tensor):
         return len(value._backward_hooks or ()) + len(getattr(value, "_post_accumulate_grad_hooks", None) or ())
@@ -390,133 +351,9 @@ def _dot(name: str, part: str) -> str:
     return f"{name}.{part}" if name else part
 
 
-def _is_object(value: Any) -> bool:
-    """Whether this is an object of a class that is not a library's: its attributes are looked into."""
-    if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, nn.Module, Tensor, BaseException)):
-        return False
-    if isinstance(value, _OF_LIBRARIES):
-        return True
-    return not is_library(type(value).__module__) and not callable(getattr(value, "__wrapped__", None))
-
-
-def _is_state(value: Any) -> bool:
-    kinds: tuple[Any, ...] = (
-        nn.Module,
-        Tensor,
-        np.ndarray,
-        Mapping,
-        list,
-        set,
-        deque,
-        array.array,
-        bytearray,
-        *_SCALARS,
-        torch.Generator,
-        np.random.Generator,
-        *LOCKS,
-    )
-    kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
-    return isinstance(value, kinds) or _is_object(value) or isinstance(value, functools._lru_cache_wrapper)
-
-
-def _is_installed(function: types.FunctionType) -> bool:
-    path = function.__code__.co_filename
-    return "site-packages" in path or "dist-packages" in path
-
-
-def _is_state_of_a_package(value: Any) -> bool:
-    """Whether a global of an installed package is looked at. Its code is not: that would lead everywhere."""
-    if isinstance(value, (Mapping, list, set, deque)):
-        return len(value) <= _MOST_ENTRIES
-    kinds = (nn.Module, Tensor, torch.Generator, np.random.Generator, np.random.RandomState, random.Random, ContextVar)
-    return isinstance(value, (*kinds, bool, int, float))
-
-
 def _kind(node: _Node) -> str:
     if isinstance(node.value, (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)):
         return GENERATOR
     if node.name.endswith("training") and isinstance(node.value, bool):
         return MODE
     return node.kind
-
-
-def _leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
-    """What of a value is compared; NOTHING where its parts are compared instead."""
-    if isinstance(value, Tensor):
-        if getattr(value, "fake_mode", None) is not None:
-            return Made(f"fake tensor {list(value.shape)}")
-        return Made("parameter without a shape") if is_lazy(value) else of_tensor(value)
-    if isinstance(value, _SCALARS):
-        return value
-    if isinstance(value, LOCKS):
-        return "taken" if is_taken(value) else "free"
-    if isinstance(value, torch.Generator):
-        return of_tensor(value.get_state())
-    if isinstance(value, np.ndarray):
-        return value.copy() if value.dtype != object else NOTHING
-    if isinstance(value, (array.array, bytearray)):
-        return np.array(value)
-    if isinstance(value, np.random.Generator):
-        return repr(value.bit_generator.state)
-    if isinstance(value, np.random.RandomState):
-        return repr(value.get_state())
-    if isinstance(value, random.Random):
-        return value.getstate()
-    if isinstance(value, Mapping):
-        return Extent("entries", len(value))
-    if isinstance(value, (list, deque, set)):
-        return Extent("elements", len(value))
-    if isinstance(value, ContextVar):
-        return repr(value.get(None))
-    if isinstance(value, functools._lru_cache_wrapper):
-        return Extent("cached results", value.cache_info().currsize)
-    if isinstance(value, types.GeneratorType):
-        frame = value.gi_frame
-        held = {} if frame is None else {k: v for k, v in frame.f_locals.items() if isinstance(v, _SCALARS)}
-        return Position(hash((frame and frame.f_lasti, repr(held))))
-    if can_be_given_again(value):
-        return Position(hash(pickle.dumps(value)))
-    if isinstance(value, nn.Module) or _is_object(value):
-        return Made(f"{type(value).__name__}")
-    return NOTHING
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How much a container holds."""
-
-    unit: str
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.count} {self.unit}"
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The plain values of a large container."""
-
-    values: Any
-
-    def __str__(self) -> str:
-        return f"{len(self.values)} values (mark {zlib.crc32(repr(self.values).encode()):08x})"
-
-
-@dataclass(frozen=True)
-class Position:
-    """How far an iterator has come."""
-
-    mark: int
-
-    def __str__(self) -> str:
-        return "an iterator"
-
-
-@dataclass(frozen=True)
-class Made:
-    """That there is an object of a class."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"a {self.name}"
