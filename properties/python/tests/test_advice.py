@@ -49,6 +49,13 @@ class Passes(Inner):
         return checkpoint(lambda y, number: (self.inner(y) * number).tanh(), x, self.decide(x))
 
 
+class ReturnsClone(Inner):
+    """A parameter is returned as a copy."""
+
+    def forward(self, x):
+        return self.inner(x), self.inner.weight.clone()
+
+
 class Guarded(Inner):
     """`update` is not called in the recomputation."""
 
@@ -336,6 +343,7 @@ FOLLOWED = {
     "changed-in-backward": (ReadsBefore, {}),
     "changed-before-backward": (sound_outside.CallsWithinRegion, {}),
     "hooks-change-values": (HalvesNothing, {}),
+    "does-not-end": (ReturnsClone, {}),
 }
 """By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed, options of
 judge(), and arguments."""

@@ -203,7 +203,8 @@ def test_a_sound_module_raises_no_alarm(make, reentrant):
         pytest.skip("is sound under use_reentrant=False alone")
     watch = run_three_steps(sound, make, reentrant)
     assert not watch.findings, watch.findings[0]
-    assert watch.compared or make.__name__ == "nothing_comes"
+    # Hooks within a region keep checkpoint() from packing anything, and so from recomputing.
+    assert watch.compared or make.__name__ in ("nothing_comes", "HalvesWithin")
 
 
 NAMED = ("batch-norm", "instance-norm", "spectral-norm", "buffer-counter", "buffer-average", "global-changed")
