@@ -35,8 +35,10 @@ void note(const Profile& profile, const Verdicts& verdicts, const Case& c,
 }  // namespace
 
 std::vector<std::vector<Sighting>> look_for_faults(const std::vector<const Fault*>& faults,
-                                                   const std::vector<Profile>& profiles,
+                                                   const std::vector<Profile>& asked,
                                                    const KillOptions& options) {
+  std::vector<Profile> profiles;
+  for (const Profile& profile : asked) profiles.push_back(profile.everywhere());
   const auto look = [&profiles](const Fault& fault, const KillOptions& o) {
     Row row{&fault, std::vector<Sighting>(profiles.size(), Sighting{&fault, 0, {}, {}})};
     EngineSubject engine(fault.make, o.device);

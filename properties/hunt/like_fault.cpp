@@ -91,14 +91,16 @@ bool is_rounding(const Violation& seen) {
 /// Whether it is about operators that the engine does not have: a layer is one operator there.
 bool sees_more(const Violation& seen) { return seen.law == "recomputed-values"; }
 
-/// Whether the engine never recomputes a segment because its layers save nothing, where others may
-/// save something: rotary saves tables of angles in PyTorch.
-bool saves_nothing(const Case& c) {
+/// Whether the engine never recomputes a segment that is differentiated, because its layers save
+/// nothing, where others may save something: rotary saves tables of angles in PyTorch.
+bool is_never_recomputed(const Case& c) {
   const Forecast f = forecast(c, validate(c));
   const std::vector<SegmentSpec> segments = segments_of(c);
   return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
     const auto first = f.executions.begin();
+    const std::vector<bool>& flags = f.grad_flags.at(static_cast<std::size_t>(s.end) - 1);
     return s.choice.variant == Variant::non_reentrant &&
+           std::find(flags.begin(), flags.end(), true) != flags.end() &&
            std::all_of(first + s.begin, first + s.end, [](int runs) { return runs < 2; });
   });
 }
@@ -109,7 +111,7 @@ bool saves_nothing(const Case& c) {
 /// nested segments run as often as a variant says, and a segment that saves nothing is left alone.
 bool runs_differently(const Case& c, const FeatureSet& features) {
   return features.contains(Feature::early_stop) || features.contains(Feature::injected_failure) ||
-         features.contains(Feature::nested_2) || saves_nothing(c) ||
+         features.contains(Feature::nested_2) || is_never_recomputed(c) ||
          std::any_of(c.layers.begin(), c.layers.end(),
                      [](const LayerSpec& l) { return layer_of(l).draws(l); });
 }

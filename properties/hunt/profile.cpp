@@ -130,7 +130,14 @@ Profile Profile::on(Versions versions) const {
   return copy;
 }
 
+Profile Profile::everywhere() const {
+  Profile copy = *this;
+  copy.is_of_any_version_ = true;
+  return copy;
+}
+
 bool Profile::holds(std::size_t entry) const {
+  if (is_of_any_version_) return true;
   const auto& wanted = entries_.at(entry).versions;
   return std::all_of(wanted.begin(), wanted.end(), [&](const auto& one) {
     const auto declared = versions_.find(one.first);

@@ -41,8 +41,9 @@ struct KnownDivergence {
   std::vector<std::string> got;
   /// Largest relative difference of values that it explains. Absent: any.
   std::optional<double> at_most;
-  /// Segments may drop nothing: of bytes it explains no more than the plain run has, with the
-  /// inputs of segments and what policies may keep.
+  /// Segments may drop nothing: of what is held or saved at most (the laws saved-at-most,
+  /// held-at-most and held-in-backward) it explains no more than the plain run has, with the inputs
+  /// of segments and what policies may keep.
   bool drops_nothing = false;
   /// Faults of the catalogue (`rematch faults`) that do the same: the entry explains a violation
   /// only if the reference engine with one of them violates the law in the same case, too, and
@@ -80,6 +81,8 @@ class Profile {
   }
   /// The same entries for a subject of these versions: others than it has explain nothing.
   Profile on(Versions versions) const;
+  /// The same entries for a subject that may be of any version.
+  Profile everywhere() const;
   /// Whether the entry is about the subject's versions.
   bool holds(std::size_t entry) const;
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
@@ -94,6 +97,7 @@ class Profile {
   std::uint64_t text_hash_ = 0;
   std::filesystem::path folder_;
   Versions versions_;
+  bool is_of_any_version_ = false;
 };
 
 /// A file may extend another one of its folder: `"extends": "pytorch.json"`.

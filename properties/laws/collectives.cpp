@@ -277,7 +277,8 @@ class Seen {
       const Layer& kind = layer_of(l);
       const bool drops = l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise ||
                          l.kind == LayerKind::stochastic_depth;
-      return kind.identity || kind.view || (drops && (l.p == 0 || !trains_in(l, e_.c.protocol.train)));
+      return kind.identity || kind.view ||
+             (drops && (l.p == 0 || !trains_in(l, e_.c.protocol.train)));
     });
   }
 

@@ -74,8 +74,9 @@ struct Violation {
   /// smaller. 0 where only signs of zeros or the bits of a NaN differ, infinity where one of the
   /// two is no number.
   std::optional<double> distance = std::nullopt;
-  /// Bytes beyond those that there were if segments dropped nothing: what the plain run has, with the
-  /// inputs of segments and what policies may keep. 0 or less: no more than that. Absent: no bytes.
+  /// Bytes beyond those that there were if segments dropped nothing: what the plain run has, with
+  /// the inputs of segments and what policies may keep. 0 or less: no more than that. Absent: no
+  /// bytes.
   std::optional<std::int64_t> beyond_undropped = std::nullopt;
 };
 

@@ -1,4 +1,4 @@
-"""PyTorch 2.15 on a CPU with AMX: the weight gradient of a bfloat16 conv2d reads memory that nobody wrote.
+"""PyTorch 2.15 on a CPU with AMX: the weight gradient of a bfloat16 conv2d reads memory that no operator wrote.
 
 Seen with a 3x3 kernel, stride 2 and padding 1 on one pixel: NaN in 244 of 300 equal runs, and in none with
 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16. Prints which kernels, strides, paddings and extents have equal runs that differ, how

@@ -3,7 +3,6 @@ commands are those of the program."""
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 import signal

@@ -13,7 +13,7 @@ from torch import nn
 
 from rematch.journal.comparison import Comparison, compare
 from rematch.journal.executions import Execution
-from rematch.journal.file import Writer, read
+from rematch.journal.file import NoJournal, Reading, Writer
 from rematch.journal.regions import Region
 from rematch.watching import Finding, Watch, rank
 
@@ -30,12 +30,14 @@ class Judgement:
     """Recomputations."""
     rounded: int = 0
     ended: str | None = None
-    """What ended the run; empty where nothing did, None where its process ended without a word."""
+    """What ended the run; empty where nothing did, None where the process ended before the seal."""
+    unseen: list[str] = field(default_factory=list)
+    """What the run could not look at."""
 
     @property
     def not_seen(self) -> list[str]:
         """What the journal cannot tell, in sentences."""
-        found = []
+        found = list(self.unseen)
         if self.ended is None:
             found.append("the journal is not sealed: the process ended while it was written")
         elif self.ended:
@@ -51,7 +53,8 @@ class Judgement:
         what = f"{header['model']}, PyTorch {header['torch']}: {self.regions} regions, {self.compared} recomputations"
         lines = [what, *(str(finding) for finding in self.findings)]
         if self.compared and not self.findings:
-            lines.append("every recomputation computed what its forward did")
+            limit = ", as far as it was seen" if self.not_seen else ""
+            lines.append(f"every recomputation computed what its forward did{limit}")
         return "\n".join([*lines, *(f"not seen: {sentence}" for sentence in self.not_seen)])
 
     def to_json(self) -> dict[str, Any]:
@@ -70,9 +73,13 @@ class _Recording(Watch):
         self._writer = writer
 
     def _over(self, region: Region, execution: Execution, step: int, recomputes: bool) -> Comparison | None:
-        if execution.prints is not None:
-            self._writer.add(execution, step=step, region=region.number, recomputes=recomputes)
+        self._writer.add(execution, step=step, region=region.number, recomputes=recomputes)
         return None
+
+    def _unseen(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            self._writer.not_seen(what)
 
 
 @contextmanager
@@ -105,18 +112,20 @@ def record(model: nn.Module, path: str | Path, keep_bytes: int = 1 << 12) -> Ite
 
 def judge_journal(path: str | Path) -> Judgement:
     """Compares the recomputations of a journal with their forwards. Raises NoJournal, OSError."""
-    header, executions, ended = read(path)
-    judged = Judgement(header)
+    reading = Reading(path)
+    judged = Judgement(reading.header, unseen=reading.unseen)
     forwards: dict[int, Execution] = {}
-    for where, execution in executions:
+    for where, execution in reading:
         if not where["recomputes"]:
             judged.regions += 1
             forwards[where["region"]] = execution
             continue
+        if where["region"] not in forwards:
+            raise NoJournal(f"{path}: the forward of region {where['region']} expected before its recomputation")
         comparison = compare(forwards[where["region"]], execution)
         judged.compared += 1
         judged.rounded += comparison.rounded
         if not comparison.same:
-            Finding.of(comparison, where["step"], header["rank"]).added_to(judged.findings)
-    judged.ended = ended[0]
+            Finding.of(comparison, where["step"], judged.header["rank"]).added_to(judged.findings)
+    judged.ended = reading.ended
     return judged

@@ -34,6 +34,11 @@ NO_ROW = {
     "kept-then-written": "the policies are those of the judge",
     "switch-drops-output": "it advises what to compare",
     "mode-changed": "it advises what to do after the backward",
+    "names-changed": "it advises to change the switch, as the next ones do",
+    "switch-changes-more": "the switch",
+    "switch-cuts-graph": "the switch",
+    "not-checkpointed": "the switch",
+    "switch-makes-leaf": "the switch",
 }
 checkpoint = functools.partial(any_checkpoint, use_reentrant=False)
 
@@ -206,18 +211,6 @@ class Keeps(Inner):
         return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
 
 
-class Switched(Inner):
-    """The switch does no more than checkpoint."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.gradient_checkpointing = nn.Embedding(5, 4), True
-
-    def forward(self, x):
-        x = x if x.is_floating_point() else self.embedding(x)
-        return checkpoint(self.inner, x) if self.gradient_checkpointing else self.inner(x)
-
-
 class ReadsBefore(phases.Feedback):
     """The scale is read outside, where the hook sees the output of the region."""
 
@@ -294,11 +287,6 @@ FOLLOWED = {
     "policy": (Keeps, {}),
     "context-closed": (lambda: within(BFloat16, nn.Linear(4, 4)), {}),
     "subclass": (Unwraps, {}),
-    "names-changed": (Switched, {}),
-    "switch-changes-more": (Switched, {}),
-    "switch-cuts-graph": (Switched, {}),
-    "not-checkpointed": (Switched, {}),
-    "switch-makes-leaf": (Switched, {}),
     "offloaded-strides": (
         with_linear(lambda layer, x: checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())),
         {},

@@ -63,7 +63,7 @@ def nothing_is_left():
 
 
 def verdict_of(target, *args, scenarios=(FIRST,), variants=(REENTRANT, NON_REENTRANT), **kwargs):
-    """That of a few scenarios, with the frames of an error in it."""
+    """The verdict on a few scenarios; no finding of it is an error of this package."""
     with nothing_is_left():
         subject = Target(target, args or (X,), kwargs)
         try:

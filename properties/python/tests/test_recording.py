@@ -28,7 +28,7 @@ def model_of(reentrant, noise=0.0, **options):
     return model
 
 
-def trained(model, path=None, between=lambda: None, dtype=None):
+def trained(model, path=None, between=lambda: None):
     """What a watch finds in two steps, or what judges the journal of the same."""
     torch.manual_seed(1)
     if path is None:
@@ -97,7 +97,20 @@ def test_a_journal_says_how_the_run_ended(tmp_path):
         assert judged.not_seen[0] == "the journal is not sealed: the process ended while it was written"
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n'])
+def test_a_journal_says_what_could_not_be_seen(monkeypatch, tmp_path):
+    def fails(*_):
+        raise NotImplementedError("of this kind")
+
+    monkeypatch.setattr("rematch.journal.executions.Computations._made", fails)
+    model = Block(torch.sin)
+    with rematch.record(model, tmp_path / "j"):
+        model(torch.ones(2, 3)).backward()
+    judged = judge_journal(tmp_path / "j")
+    assert judged.compared == 1 and any("of this kind" in sentence for sentence in judged.not_seen)
+    assert "every recomputation computed what its forward did, as far as it was seen" in str(judged)
+
+
+@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n', '{"journal": 1}\n{}\n'])
 def test_what_is_no_journal_is_refused(tmp_path, text):
     (tmp_path / "j").write_text(text)
     with pytest.raises(NoJournal, match="expected"):
@@ -115,5 +128,9 @@ def test_the_command_tells_by_its_status(tmp_path):
     assert status == 0 and out.endswith("every recomputation computed what its forward did\n")
     status, out, _ = judged(str(tmp_path / "0.5"), "--json")
     assert status == 1 and json.loads(out)["findings"][0]["module"] == "layers.3.moe.router"
+    whole = (tmp_path / "0.0").read_text()
+    (tmp_path / "cut").write_text(whole[: whole.rindex('{"sealed"')])
+    status, out, _ = judged(str(tmp_path / "cut"))
+    assert status == 1 and "the journal is not sealed" in out
     status, out, err = judged(str(tmp_path / "none"))
     assert status == 2 and not out and "No such file" in err and "Traceback" not in err

@@ -10,12 +10,13 @@ from rematch.cli.safe import refuse
 EXAMPLE = """\
 A journal is what `with rematch.record(model, "run.journal"):` around a training step writes, on any machine.
 
-Exit status 0: every recomputation computed what its forward did; 1: one did not, or none was compared; 2: no journal.
+Exit status 0: every recomputation computed what its forward did; 1: one did not, or something was not seen, such as
+the end of the run; 2: no journal.
 """
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 a recomputation differs, or there is none, 2 a wrong argument, or no journal."""
+    """Raises SystemExit: 1 a recomputation differs, or was not seen, 2 a wrong argument, or no journal."""
     parser = argparse.ArgumentParser(
         prog="rematch judge",
         description="Compares the recomputations of a recorded run with their forwards.",
@@ -32,5 +33,5 @@ def main(arguments: list[str]) -> None:
     except (OSError, ValueError) as error:
         refuse(given.journal, str(error))
     print(json.dumps(judged.to_json(), indent=2) if given.json else judged)
-    if judged.findings or not judged.compared:
+    if judged.findings or judged.not_seen:
         raise SystemExit(1)

@@ -28,10 +28,13 @@ class Writer:
         self._write({"journal": FORMAT, **header})
 
     def add(self, execution: Execution, **where: Any) -> None:
-        """Adds a region that is over: its fingerprints are there."""
-        assert execution.prints is not None
+        """Adds a region that is over."""
         self._number += 1
         self._write({"number": self._number, **where, **_to_json(execution)})
+
+    def not_seen(self, what: str) -> None:
+        """Adds a sentence about what could not be looked at."""
+        self._write({"unseen": what})
 
     def seal(self, error: str) -> None:
         """The run is over; `error`: what ended it, empty where nothing did."""
@@ -42,23 +45,31 @@ class Writer:
         self._file.flush()
 
 
-def read(path: str | Path) -> tuple[dict[str, Any], Iterator[tuple[dict[str, Any], Execution]], list[str | None]]:
-    """The header, then, as they are asked for, each region with where it ran; the list then holds what ended the run,
-    None if the journal is not sealed. Raises NoJournal, OSError."""
-    lines = _lines(Path(path))
-    header = next(lines, None)
-    if header is None or header.get("journal") != FORMAT:
-        raise NoJournal(f"{path}: a journal of format {FORMAT} expected")
-    ended: list[str | None] = [None]
+class Reading:
+    """A journal that is read line by line. Raises NoJournal, OSError."""
 
-    def executions() -> Iterator[tuple[dict[str, Any], Execution]]:
-        for line in lines:
-            if "sealed" in line:
-                ended[0] = line["error"]
-            else:
-                yield line, _from_json(line)
+    def __init__(self, path: str | Path) -> None:
+        self._path, self._lines = path, _lines(Path(path))
+        self.header = next(self._lines, {})
+        if self.header.get("journal") != FORMAT:
+            raise NoJournal(f"{path}: a journal of format {FORMAT} expected")
+        self.unseen: list[str] = []
+        """What could not be looked at, in the lines that were read."""
+        self.ended: str | None = None
+        """What ended the run, empty where nothing did; None until the seal is read."""
 
-    return header, executions(), ended
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Execution]]:
+        """Each region, with where it ran."""
+        for line in self._lines:
+            try:
+                if "sealed" in line:
+                    self.ended = line["error"]
+                elif "unseen" in line:
+                    self.unseen.append(line["unseen"])
+                else:
+                    yield line, _from_json(line)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise NoJournal(f"{self._path}: a region expected, got {type(error).__name__}: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:

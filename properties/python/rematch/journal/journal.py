@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,14 +15,17 @@ from rematch.journal.operators import Execution, Operators, Reader, Unseen, over
 from rematch.journal.regions import Region, Regions, told
 
 FORWARD, BACKWARD, RECOMPUTATION = "forward", "backward", "recomputation"
-"""Phases of a run. What runs outside of the backward and of recomputations is in the forward, whoever calls it."""
+"""Phases of a run. Operators outside of the backward and of recomputations are in the forward, also where a hook calls
+them."""
 
 
 def warning_of(who: str) -> Unseen:
     """What warns of whatever was not seen."""
 
     def warn(what: str, error: Exception) -> None:
-        warnings.warn(f"{who}, not seen: {what}: {type(error).__name__}: {error}", stacklevel=2)
+        # Warnings that are errors must not reach what runs.
+        with suppress(Warning):
+            warnings.warn(f"{who}, not seen: {what}: {type(error).__name__}: {error}", stacklevel=2)
 
     return warn
 
@@ -80,7 +84,7 @@ class Journal(Regions):
             for name, module in self._named.items():
                 hooks = hooked(module.register_forward_pre_hook, lambda *_, n=name: self._enter(n))
                 if hooks:
-                    leave = lambda *a, n=name: self._leave(n, a[-1])
+                    leave = partial(self._leave, name)
                     hooks += hooked(module.register_forward_hook, leave, always_call=True)
                 for hook in hooks:
                     stack.callback(hook.remove)
@@ -105,7 +109,7 @@ class Journal(Regions):
         self._running.append(name)
         self._tell("enters", name)
 
-    def _leave(self, name: str, returned: Any) -> None:
+    def _leave(self, name: str, module: nn.Module, args: Any, returned: Any) -> None:
         if self._running:
             self._running.pop()
         self._tell("leaves", name, returned)

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
-from rematch.journal.journal import Journal
+from rematch.journal.journal import BACKWARD, FORWARD, Journal
 from rematch.journal.operators import Execution as Ran
 from rematch.journal.operators import Operator, Operators, Reader
 from rematch.journal.regions import Region
@@ -29,8 +29,9 @@ from rematch.safe.restore import content_of
 from rematch.safe.run import GRADIENT, Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Leaf, State
+from rematch.safe.values import Identity
 
-FORWARD, CALLER, BACKWARD = "forward", "caller", "backward"
+CALLER = "caller"
 WHICH = " (which object)"
 """Ends the name of a variable of which the object is compared."""
 
@@ -131,7 +132,7 @@ class Evidence:
     def by(self, name: str) -> str:
         """Who changed a state: the forward of a region, its caller, or the backward that runs hooks and optimizers."""
         first = self.forward
-        if first is None or name not in {**first.exit, **first.began}:
+        if first is None or not first.began or name not in {**first.exit, **first.began}:
             return FORWARD
         if any(changes(_only(name, e.entry), _only(name, e.exit)) for e in self.executions):
             return FORWARD
@@ -151,7 +152,7 @@ def _only(name: str, leaves: Mapping[str, Leaf]) -> dict[str, Leaf]:
 
 
 def _kept(found: list[Change]) -> list[Change]:
-    return [change for change in found if not isinstance(change.before, Identity)]
+    return [change for change in found if type(change.before) is not Identity]
 
 
 class _Watch(Reader):
@@ -301,19 +302,6 @@ def _closed_over(functions: list[FunctionType]) -> dict[str, Leaf]:
             names = (name + WHICH, *(f"{name} ({n}){WHICH}" for n in range(2, len(functions) + 2)))
             found[next(n for n in names if n not in found)] = Leaf(CLOSURE, Identity(content_of(cell)))
     return found
-
-
-class Identity:
-    """An object: equal to itself alone."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and other.value is self.value
-
-    def __str__(self) -> str:
-        return f"a {type(self.value).__name__}"
 
 
 _OWN = (Operators, _CachingTorchDispatchMode, _CachedTorchDispatchMode)

@@ -260,16 +260,15 @@ class Judge:
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
                 tried.append(scenario.name)
-            if seen.endless:
-                self._stop(scenario, variant, seen.error)
-                continue
             found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
-            if any(is_of_process(change.name) for change in found):
+            if not seen.endless and any(is_of_process(change.name) for change in found):
                 # What an import changes that comes late does not change again.
                 plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
                 seen = run(self._target, scenario, variant, seed)
-                left = {change.name for change in differences(plain, seen)}
-                found = [change for change in found if change.name in left]
+                found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            if seen.endless:
+                self._stop(scenario, variant, seen.error)
+                continue
             if found and seen.reentrant and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
             if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
@@ -336,7 +335,10 @@ class Judge:
                 # Each run leaves an object of its own where a process has another one; and gradients that are far off
                 # are no noise where those of plain runs agree, such as those of memory that nothing has written.
                 changed = [c for c in changed if not is_of_process(c.name) and (c.kind not in COMPUTED or is_small(c))]
-            differ = ["error"] if bool(one.error) != bool(other.error) else [c.name for c in changed]
+            if bool(one.error) != bool(other.error):
+                # That only some checkpointed runs fail is no noise either.
+                changed = [] if one is seen else [c for c in changed if c.kind == "error"]
+            differ = [c.name for c in changed]
             apart |= {} if one.error and other.error else {name: why for name in differ if name not in apart}
         for change in found:
             if change.name in apart:

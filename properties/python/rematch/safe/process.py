@@ -12,7 +12,7 @@ import time
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +24,7 @@ from torch.utils import _python_dispatch
 
 from rematch.safe.ambient import set_switches, switches
 from rematch.safe.state import ENVIRONMENT, GLOBAL, Leaf
+from rematch.safe.values import Identity
 
 _autograd = torch._C._autograd
 _OTHERS_SET = ("PYTEST_", "TORCHINDUCTOR_CACHE_DIR", "TRITON_", "CUDA_HOME", "KMP_DUPLICATE_LIB_OK", "FLYDSL_")
@@ -32,17 +33,8 @@ _ENDS = [s for s in (getattr(signal, name, None) for name in ("SIGKILL", "SIGSTO
 _SIGNALS = [s for s in signal.Signals if s not in _ENDS]
 
 
-class Held:
-    """An object that a process holds at one place: equal to itself alone."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and other.value is self.value
-
-    def __str__(self) -> str:
-        return f"a {type(self.value).__name__}"
+class Held(Identity):
+    """An object that a process holds at one place."""
 
 
 def _held(place: Any, name: str) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
@@ -130,7 +122,9 @@ class Process:
     def _exchanged(self, name: str) -> list[str]:
         place, kept = self._places[name]
         now = vars(place)
-        return [key for key, value in kept.items() if now.get(key) is not value]
+        exchanged = [key for key, value in kept.items() if now.get(key) is not value]
+        # A class may get a method that it had from another one.
+        return exchanged + [k for k, v in now.items() if isinstance(place, type) and callable(v) and k not in kept]
 
     def restore(self) -> None:
         """Everything is as it was when this object was made."""
@@ -139,15 +133,20 @@ class Process:
             _autograd._saved_tensors_hooks_disable(self._hooks_are_off)
         set_switches(self._switches)
         for name, (read, put) in PROCESS.items():
-            if read() != self._values[name] and (put is not _set_handlers or _is_main_thread()):
-                put(self._values[name])
+            # A directory may be gone; the rest is put back all the same.
+            with suppress(OSError, ValueError):
+                if read() != self._values[name] and (put is not _set_handlers or _is_main_thread()):
+                    put(self._values[name])
         if os.environ != self._environment:
             for key in os.environ.keys() - self._environment.keys():
                 del os.environ[key]
             os.environ.update(self._environment)
         for name, (place, kept) in self._places.items():
             for key in self._exchanged(name):
-                setattr(place, key, kept[key])
+                if key in kept:
+                    setattr(place, key, kept[key])
+                else:
+                    delattr(place, key)
 
 
 def is_of_process(name: str) -> bool:

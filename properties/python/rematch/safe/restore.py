@@ -217,10 +217,14 @@ def _lock_restorer(value: Any) -> Restore:
     taken = is_taken(value)
 
     def restore() -> None:
-        while is_taken(value) and not taken:
+        if taken:
+            return
+        if isinstance(value, LOCKS[0]):
+            # Another thread may hold it for a moment. What is left of a run holds it for good.
+            value.acquire(timeout=0.1)
             value.release()
-        if taken and not is_taken(value):
-            value.acquire(blocking=False)
+        while is_taken(value):
+            value.release()
 
     return restore
 

@@ -259,8 +259,10 @@ def run(
         seen.error = f"{type(error).__name__}: {error}"
         seen.failure = error
     finally:
-        seen.values.update(target.process.modes() | target.process.leaves())
-        target.process.restore()
+        try:
+            seen.values.update(target.process.modes() | target.process.leaves())
+        finally:
+            target.process.restore()
     if variant is None:
         target.slowest = max(target.slowest, time.monotonic() - begin)
     target.unseen.update(calls.unseen)

@@ -37,8 +37,6 @@ from rematch.safe.values import (
     SCALARS,
     Contents,
     Extent,
-    Made,
-    Position,
     is_installed,
     is_library,
     is_object,
@@ -48,8 +46,6 @@ from rematch.safe.values import (
     parts_of,
     plain_values,
 )
-
-__all__ = ["Extent", "Made", "Position"]
 
 PARAMETER, BUFFER, ATTRIBUTE = "parameter", "buffer", "attribute"
 ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attribute"

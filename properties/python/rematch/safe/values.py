@@ -196,3 +196,16 @@ class Made:
 
     def __str__(self) -> str:
         return f"a {self.name}"
+
+
+class Identity:
+    """An object: equal to itself alone."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.value is self.value
+
+    def __str__(self) -> str:
+        return f"a {type(self.value).__name__}"

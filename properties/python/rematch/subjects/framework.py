@@ -8,7 +8,7 @@ of a training step is done here, in NumPy, alike for plain and checkpointed runs
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 _FLAGS = {"NaN": "junk", "zeros": "zero"}
-"""What c10 writes to each block that it allocates, and the flag of c10 that makes it do so. As integers, the NaN
-are large numbers, and so are some of bfloat16 and all of float64."""
+"""What the allocator fills each block with, and the flag of c10 for it. Read as another dtype, the NaN are large
+numbers."""
 
 
 def instructions() -> dict[str, str]:
@@ -51,7 +51,7 @@ def _told_by_onednn() -> str:
 
 class Unwritten:
     """Fills memory when it is allocated: with NaN in the first run of a case, with zeros in the second, and so on in
-    turns. So runs that should be equal differ where a result depends on memory that nobody wrote. By themselves they
+    turns. So runs that should be equal differ where a result depends on memory that no operator wrote. By themselves they
     rarely do, because small blocks are used again in the same order.
 
     Only c10's allocator is asked, from which tensors and the scratchpads of oneDNN come; other memory of libraries

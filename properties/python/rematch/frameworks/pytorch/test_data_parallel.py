@@ -26,7 +26,6 @@ from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
 from rematch.subjects.arrays import decode, encode  # noqa: E402
 from rematch.subjects.case import case_from_json  # noqa: E402
-from rematch.subjects.protocol import Unsupported  # noqa: E402
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rematch.safe.causes import rules, states
 from rematch.safe.causes.cause import Cause, ComputationRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import WHICH, Evidence, Identity
+from rematch.safe.evidence import WHICH, Evidence
 from rematch.safe.run import GRADIENT
 from rematch.safe.state import BUFFER, ENVIRONMENT, MODE
+from rematch.safe.values import Identity
 
 _RANDOM = "the random state of "
 
@@ -257,7 +258,7 @@ def _suspects(e: Evidence) -> list[Change]:
     """Changed states, those first from which the operator read that made something else."""
     source = e.fork.source if e.fork is not None else ""
     changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(_RANDOM)]
-    others = [c for c in changed if isinstance(c.before, Identity)]
+    others = [c for c in changed if type(c.before) is Identity]
     if others:
         return others
     read = [c for c in changed if c.name == source]

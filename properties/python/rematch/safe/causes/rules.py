@@ -9,7 +9,8 @@ from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import Digest, Evidence, Execution
-from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG, Extent, Made
+from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG
+from rematch.safe.values import Extent, Made
 
 _RANDOM = "the random state of "
 _LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import CALLER, FORWARD, Digest, Evidence, Identity
+from rematch.safe.evidence import CALLER, FORWARD, Digest, Evidence
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -25,9 +25,8 @@ from rematch.safe.state import (
     MODE,
     PARAMETER,
     TAG,
-    Extent,
-    Position,
 )
+from rematch.safe.values import Extent, Identity, Position
 
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
@@ -385,7 +384,7 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     if name in evidence.stopped:
         return EARLY_STOP
     by = evidence.by(name)
-    if by != FORWARD and change.kind not in _WHOEVER and not isinstance(change.before, Identity):
+    if by != FORWARD and change.kind not in _OF_ANY and type(change.before) is not Identity:
         if by == CALLER:
             return BETWEEN
         return LOSSY_HOOKS if change.kind == ARGUMENT and _tensors(change) else IN_BACKWARD
@@ -399,5 +398,5 @@ def in_container(change: Change, among: Sequence[Change]) -> Change:
     return next((c for c in among if c.name == name and _contains(c)), change)
 
 
-_WHOEVER = (GENERATOR, MODE, TAG)
-"""Kinds of states whose causes hold by whomever they are changed."""
+_OF_ANY = (GENERATOR, MODE, TAG)
+"""Kinds of states whose causes do not depend on who changes them."""
