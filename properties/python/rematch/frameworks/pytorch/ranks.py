@@ -43,10 +43,18 @@ class Lost(Exception):
     """A rank gave no answer; the text says which one, and where each was."""
 
 
+_kept: list[dist.ProcessGroup] = []
+
+
+def keep_groups() -> None:
+    """The groups that there are now outlive the run that made them."""
+    _kept.extend(dist.distributed_c10d._world.pg_map)
+
+
 def _let_go_of_groups(kept: Collection[dist.ProcessGroup]) -> None:
     """Ends groups that a run made, such as those of a mesh: each has a thread that looks for messages 100 times a
     second, for as long as there is anything of it."""
-    made = [group for group in dist.distributed_c10d._world.pg_map if group not in kept]
+    made = [group for group in dist.distributed_c10d._world.pg_map if group not in (*kept, *_kept)]
     for group in made:
         dist.destroy_process_group(group)
     if made:

@@ -10,6 +10,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from rematch.frameworks.pytorch.collectives import ROWS
 from rematch.frameworks.pytorch.model import Forward, Values
+from rematch.frameworks.pytorch.ranks import keep_groups
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
 from rematch.frameworks.pytorch.split_model import SplitModel
 
@@ -19,7 +20,9 @@ _LAYERS = "layers"
 @cache
 def _square() -> DeviceMesh:
     """Made once: it has groups of its own. Neighbours split layers."""
-    return init_device_mesh("cpu", (2, 2), mesh_dim_names=(ROWS, _LAYERS))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=(ROWS, _LAYERS))
+    keep_groups()
+    return mesh
 
 
 @dataclass
