@@ -20,7 +20,7 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         f"# Models of {', '.join(libraries)}: {len(judged)} judged",
         "Written by `rematch zoo` with "
         + ", ".join(f"{name} {number}" for name, number in versions.items())
-        + ". The command also writes a line for each model into `zoo.jsonl`. It goes on where it was stopped, so "
+        + ". The command also writes a record for each model. It goes on where it was stopped, so "
         "records may come from several runs, and from several states of the judge; `--again` judges all models again.",
         "Each architecture is built from its configuration, with random weights, a few layers of width 32 and dropout "
         "on. Its own switch (`gradient_checkpointing_enable()`, `set_grad_checkpointing()`, ...) is compared off "
@@ -35,7 +35,7 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         _not_built(_of(records, NOT_BUILT)),
         _safe(_of(records, SAFE)),
         "## Not tried\n\nDefault sizes, pretrained weights, a GPU, and what a configuration turns on beside its "
-        "defaults. Architectures without a line in `zoo.jsonl`, with which the same command goes on. Models of several "
+        "defaults. Architectures without a record, with which the same command goes on. Models of several "
         "modalities may have got text alone.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
