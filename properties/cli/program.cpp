@@ -8,9 +8,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
+#include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/build/build_info.h"
@@ -165,9 +170,29 @@ int run(int argc, char** argv) {
   return chosen();
 }
 
+const std::terminate_handler kUsualEnd = std::get_terminate();
+
+/// Destructors of JSON values allocate: where memory runs out, the way out of the error may need
+/// more, and finds none.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    constexpr std::string_view kText = "rematch: memory ran out\n";
+    std::fflush(stdout);
+    (void)!::write(STDERR_FILENO, kText.data(), kText.size());
+    std::_Exit(kUsage);
+  } catch (...) {
+    // What else ends the program is told as usual.
+  }
+  kUsualEnd();
+  std::abort();
+}
+
 }  // namespace
 
 int run_program(int argc, char** argv) {
+  std::set_terminate(end_without_memory);
   try {
     // The reader of a pipe may close it early: findings are saved all the same.
     std::signal(SIGPIPE, SIG_IGN);

@@ -159,6 +159,8 @@ def _short(value: Any) -> str:
 
 
 def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
+    if expected is got:
+        return ""
     parts = strided_parts(expected), strided_parts(got)
     if expected.layout == got.layout and parts[0] is not None and parts[1] is not None:
         if len(parts[0]) != len(parts[1]):

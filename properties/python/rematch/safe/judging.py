@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from fnmatch import fnmatch
 from typing import Any
 
@@ -415,25 +416,27 @@ class Judge:
                 findings.remove(vague)
 
     def _measure(self) -> None:
-        model = self._target.function
-        if self._variants == [OWN] and isinstance(model, nn.Module) and not self._stopped:
-            wrapped = Wrapped(model)
-            with noting_calls(model, wrapped) as called:
-                run(self._target, FIRST, OWN, self._seed, wrapped)
-            # What this batch does not reach, such as a tower for images, is not held against the switch.
-            reached = [name for name in repeated_children(model) if name in called]
-            missed = [name for name in reached if not wrapped.recomputes(name)]
-            if wrapped.names and missed:
-                others = [name for name in reached if name not in missed]
-                what = f"only {_list(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
-                self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
-            self._look_at_names(model)
-        saved = {"plain": run(self._target, FIRST, None, self._seed, count_saved=True).saved}
+        """What is saved for the backward, and what a model that checkpoints inside leaves out."""
+        model, wrapped, called = self._target.function, None, set()
+        self.verdict.saved = {"plain": run(self._target, FIRST, None, self._seed, only_forward=True).saved}
         for variant in (v for v in self._variants if v not in self._stopped):
-            seen = run(self._target, FIRST, variant, self._seed, count_saved=True)
-            if not seen.error:
-                saved[variant.name] = seen.saved
-        self.verdict.saved = saved
+            with ExitStack() as stack:
+                if variant == OWN and isinstance(model, nn.Module):
+                    wrapped = Wrapped(model)
+                    called = stack.enter_context(noting_calls(model, wrapped))
+                seen = run(self._target, FIRST, variant, self._seed, wrapped, only_forward=True)
+            if not seen.error and "error" not in self._differs.get(variant.name, ()):
+                self.verdict.saved[variant.name] = seen.saved
+        if wrapped is None:
+            return
+        # What this batch does not reach, such as a tower for images, is not held against the switch.
+        reached = [name for name in repeated_children(model) if name in called]
+        missed = [name for name in reached if not wrapped.recomputes(name)]
+        if wrapped.names and missed:
+            others = [name for name in reached if name not in missed]
+            what = f"only {_list(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
+            self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
+        self._look_at_names(model)
 
     def _look_at_names(self, model: nn.Module) -> None:
         """Parameters are looked up by name: what wraps must not rename them."""

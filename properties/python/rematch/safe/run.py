@@ -46,6 +46,7 @@ class Target:
         self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
         self.before, self.process = random_states(), Process()
+        self.copies = Copies()
         self.slowest = 0.0
         """Seconds of the slowest plain run."""
         self.unseen: dict[str, str] = {}
@@ -163,7 +164,7 @@ class Seen:
     reentrant: bool = False
     """One of them had use_reentrant=True."""
     saved: int = 0
-    """Bytes that autograd kept for the backward beside parameters and buffers; only where asked for."""
+    """Bytes that autograd kept for the backward beside parameters and buffers; only where a forward alone ran."""
 
 
 def seed_all(seed: int) -> None:
@@ -208,17 +209,36 @@ def copied(t: Tensor) -> Tensor:
     return t.detach().clone()
 
 
+class Copies:
+    """Copies of tensors: runs in which a tensor has the same values share one."""
+
+    def __init__(self) -> None:
+        self._last: dict[int | str, Tensor] = {}
+
+    def __call__(self, t: Tensor, name: str = "") -> Tensor:
+        """The values of `t`, which nothing changes any more. Under one name, or without one of one object, equal
+        copies are the same."""
+        if type(t) not in (Tensor, nn.Parameter) or t.layout != torch.strided or t.is_nested or t.is_meta:
+            return copied(t)
+        key, fresh = name or id(t), t.detach()
+        last = self._last.get(key)
+        same = last is not None and (last.dtype, last.device) == (fresh.dtype, fresh.device)
+        if last is None or not same or not torch.equal(last, fresh):
+            last = self._last[key] = fresh.clone()
+        return last
+
+
 def run(
     target: Target,
     scenario: Scenario,
     variant: Variant | None,
     seed: int,
     regions_of: regions.Regions | None = None,
-    count_saved: bool = False,
+    only_forward: bool = False,
     in_float64: bool = False,
 ) -> Seen:
-    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `in_float64`: all
-    that is floating is.
+    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `only_forward`: runs
+    no backward, but counts what is saved for it. `in_float64`: all that is floating is.
 
     Whatever the target or PyTorch raises ends up in Seen.error, also that a checkpointed run does not end. The process
     is left as it was found.
@@ -252,7 +272,7 @@ def run(
                 stack.enter_context(set_checkpoint_early_stop(False))
             step = _Step(target, scenario, variant, seen, calls, in_float64)
             for number in range(scenario.steps * scenario.microbatches):
-                step.once(number, modules if count_saved else None)
+                step.once(number, modules if only_forward else None)
                 if scenario.steps > 1:
                     _update(trained.values())
     except (Exception, DoesNotEnd) as error:
@@ -269,8 +289,10 @@ def run(
     seen.endless = isinstance(seen.failure, DoesNotEnd) or regions.AGAIN in seen.error
     seen.regions, seen.reentrant = calls.count, calls.reentrant
     for name, parameter in trained.items():
-        seen.values[f"gradient of {name}"] = Leaf(GRADIENT, None if parameter.grad is None else copied(parameter.grad))
-    seen.values.update(target.state.leaves(copied))
+        grad = parameter.grad
+        name = f"gradient of {name}"
+        seen.values[name] = Leaf(GRADIENT, None if grad is None else target.copies(grad, name))
+    seen.values.update(target.state.leaves(target.copies))
     seen.values.update(random_leaves(copied))
     return seen
 
@@ -291,7 +313,7 @@ class _Step:
         self._calls, self._in_float64 = calls, in_float64
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
-        """A forward and its backward, or, where the scenario says so, a forward alone."""
+        """A forward and its backward; where what it saves beside the parts of modules is `counted`, a forward alone."""
         scenario, seen, target = self._scenario, self._seen, self._target
         args, kwargs, leaves = target.inputs(scenario.grads_of(target.grads), number, self._in_float64)
         passed = State(named_arguments(args, kwargs))
@@ -307,6 +329,8 @@ class _Step:
         with scenario.ambient(_device(args, kwargs)), target.within(), count:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
+        if counted is not None:
+            return
         seen.is_list = isinstance(returned, list)
         many = scenario.steps * scenario.microbatches > 1
         where = f", {'step' if scenario.steps > 1 else 'microbatch'} {number}" if many else ""
