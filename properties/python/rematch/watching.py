@@ -16,7 +16,7 @@ from torch import nn
 from rematch.journal.comparison import Comparison, Difference, compare
 from rematch.journal.executions import Computations, Entry, Execution, Modules
 from rematch.journal.fingerprint import Fingerprints
-from rematch.journal.regions import Region, Regions, told
+from rematch.journal.regions import Region, Regions, told, why
 
 _COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
 """Of the releases that were tried, 2.9 compiles again when a mode is entered, and 2.15 does not."""
@@ -171,7 +171,7 @@ class Watch(Regions):
             execution = Execution(around, region.reentrant)
             execution.take(modules, (args, region.kwargs))
         except Exception as error:
-            self._unseen(f"a region: {type(error).__name__}: {error}")
+            self._unseen(f"a region: {why(error)}")
             return None
         if recomputes:
             self._listen()
@@ -205,7 +205,7 @@ class Watch(Regions):
                 if not recomputes:
                     region.memory = memory
         except Exception as error:
-            self._unseen(f"a region in {execution.around or 'the model'}: {type(error).__name__}: {error}")
+            self._unseen(f"a region in {execution.around or 'the model'}: {why(error)}")
         if comparison is not None and not comparison.same:
             self._tell(comparison, memory[2])
 

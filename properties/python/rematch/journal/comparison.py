@@ -47,7 +47,7 @@ class Difference:
         kept = f"{self.compared:,} that are kept of {self.elements:,}" if sampled else f"{self.elements:,}"
         if self.element is None:
             return f"none of the {kept} elements shows it"
-        now, was = _shown(self.now, self.was)
+        now, was = told_apart(self.now, self.was)
         return f"element {self.element:,} is {now}, in the forward {was} ({self.differing:,} of {kept} elements)"
 
 
@@ -168,11 +168,9 @@ def _rounding(was: torch.Tensor, now: torch.Tensor) -> bool:
     return bool(apart > 0) and bool(apart <= ROUNDING * torch.finfo(was.dtype).eps * a.abs().max())
 
 
-def _shown(now: Any, was: Any) -> tuple[str, str]:
-    if isinstance(now, float):
-        for digits in (7, 9, 17):
-            pair = f"{now:.{digits}g}", f"{was:.{digits}g}"
-            if pair[0] != pair[1]:
-                break
-        return pair
-    return str(now), str(was)
+def told_apart(now: Any, was: Any) -> tuple[str, str]:
+    """Two numbers that differ, with as many digits as tell them apart."""
+    if not isinstance(now, float):
+        return str(now), str(was)
+    texts = ((f"{now:.{digits}g}", f"{was:.{digits}g}") for digits in range(7, 18))
+    return next((pair for pair in texts if pair[0] != pair[1]), (repr(now), repr(was)))

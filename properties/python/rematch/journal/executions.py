@@ -164,7 +164,7 @@ class Computations(Reader):
         self.mode = OperatorsAroundCompiled(self, unseen=self._not_seen)
 
     def _not_seen(self, what: str, error: Exception) -> None:
-        self._unseen(f"{what}: {type(error).__name__}: {error}")
+        self._unseen(f"{what}: {regions.why(error)}")
 
     def before(self, op: Operator) -> None:
         place = self.modules.at(sys._getframe(), self.executions[-1].around)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rematch.journal.operators import Execution, Operators, Reader, Unseen, overrides
-from rematch.journal.regions import Region, Regions, told
+from rematch.journal.regions import Region, Regions, told, why
 
 FORWARD, BACKWARD, RECOMPUTATION = "forward", "backward", "recomputation"
 """Phases of a run. Operators outside of the backward and of recomputations are in the forward, also where a hook calls
@@ -25,7 +25,7 @@ def warning_of(who: str) -> Unseen:
     def warn(what: str, error: Exception) -> None:
         # Warnings that are errors must not reach what runs.
         with suppress(Warning):
-            warnings.warn(f"{who}, not seen: {what}: {type(error).__name__}: {error}", stacklevel=2)
+            warnings.warn(f"{who}, not seen: {what}: {why(error)}", stacklevel=2)
 
     return warn
 

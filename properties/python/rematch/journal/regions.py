@@ -43,6 +43,11 @@ class CheckpointFunction(library.CheckpointFunction):
             ctx.runs = False
 
 
+def why(error: BaseException) -> str:
+    """What was raised, on one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+
+
 @dataclass
 class Region:
     """One call of checkpoint(): `number` counts them in a run."""
@@ -73,7 +78,7 @@ class Regions:
         try:
             return FAILED if args == (FAILED,) else method(*args)
         except Exception as error:
-            self.unseen["a region"] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+            self.unseen["a region"] = why(error)
             return FAILED
 
     def begin(self, region: Region, recomputes: bool) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rematch.journal.comparison import told_apart
 from rematch.safe.parts import strided_parts
 from rematch.safe.run import GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
@@ -187,20 +188,12 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
     if not apart.any():
         return ""
     first = int(apart.nonzero()[0])
-    texts = _apart(a[first].item(), b[first].item())
-    return f"element {first} is {texts[1]}, {versus}{texts[0]} ({int(apart.sum())} of {len(a)} elements)"
+    now, was = told_apart(b[first].item(), a[first].item())
+    return f"element {first} is {now}, {versus}{was} ({int(apart.sum())} of {len(a)} elements)"
 
 
 def _plain(t: Tensor) -> Tensor:
     return t.as_subclass(Tensor) if type(t) is not Tensor else t
-
-
-def _apart(a: Any, b: Any) -> tuple[str, str]:
-    """Two numbers that differ, with as many digits as tell them apart."""
-    if not isinstance(a, float):
-        return str(a), str(b)
-    texts = ((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(7, 18))
-    return next((pair for pair in texts if pair[0] != pair[1]), (repr(a), repr(b)))
 
 
 def _type(t: Tensor) -> str:

@@ -17,10 +17,11 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten
 from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispatchMode
 
+from rematch.journal.fingerprint import Fingerprints, flattened
 from rematch.journal.journal import BACKWARD, FORWARD, Journal
 from rematch.journal.operators import Execution as Ran
 from rematch.journal.operators import Operator, Operators, Reader
-from rematch.journal.regions import Region
+from rematch.journal.regions import Region, why
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
@@ -171,7 +172,7 @@ class _Watch(Reader):
         self.journal = _Journal(modules, self, unseen=self._not_seen)
 
     def _not_seen(self, what: str, error: Exception) -> None:
-        self.journal.unseen[what] = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+        self.journal.unseen[what] = why(error)
 
     def seeds(self, name: str) -> None:
         """A generator of the host gets a seed."""
@@ -338,6 +339,9 @@ class Digest:
         return f"a tensor {list(self.shape)}"
 
 
+_FINGERPRINTS = Fingerprints()
+
+
 def hash_of(t: Tensor) -> int:
     """The same for tensors with the same elements, whatever their layout."""
     t = t.detach()
@@ -349,8 +353,8 @@ def hash_of(t: Tensor) -> int:
     if type(t) is not Tensor:
         t = t.as_subclass(Tensor)
     try:
-        flat = t.resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
-        return hash(flat.view(torch.uint8).numpy().tobytes() if t.numel() else (tuple(t.shape), t.dtype))
+        flat = flattened(t)
+        return hash((flat.numel() * flat.element_size(), int(_FINGERPRINTS.of(flat))))
     except (RuntimeError, TypeError, NotImplementedError):
         # Without memory, such as a fake tensor.
         return hash((tuple(t.shape), t.dtype))

@@ -123,7 +123,7 @@ class Target:
             return copy.deepcopy(value, memo)
         except Exception as error:
             # Such as a file, or an iterator: every run gets the same.
-            self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({type(error).__name__}: {error})"
+            self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({regions.why(error)})"
             return value
 
     def _arguments(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
+from rematch.journal.regions import why
 from rematch.safe.restore import (
     NOTHING,
     Restore,
@@ -120,7 +121,7 @@ class State:
                 # Of a class of the user, or a tensor that PyTorch does not write to.
                 name = name.rpartition(" ")[0]
                 self.unrestored += [name] if name not in self.unrestored else []
-                self.unseen[f"{name}, which is not put back between runs"] = _why(error)
+                self.unseen[f"{name}, which is not put back between runs"] = why(error)
 
     def modules(self) -> dict[str, nn.Module]:
         """All modules that are reached, by name."""
@@ -151,7 +152,7 @@ class State:
             try:
                 value = leaf_value(node.value, of_tensor)
             except Exception as error:
-                self.unseen[node.name] = _why(error)
+                self.unseen[node.name] = why(error)
                 continue
             if value is not NOTHING:
                 found[node.name] = Leaf(_kind(node), value, node.owner)
@@ -201,7 +202,7 @@ class State:
             try:
                 waiting.extend(self._below(node))
             except Exception as error:
-                self.unseen[node.name] = _why(error)
+                self.unseen[node.name] = why(error)
 
     def _below(self, node: _Node) -> Iterator[_Node]:
         value, name = node.value, node.name
@@ -331,10 +332,6 @@ class State:
 
 
 _EMPTY = nn.Module()
-
-
-def _why(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
 def _hooks_of(value: nn.Module | Tensor) -> int:
