@@ -15,6 +15,7 @@ from rematch.journal.comparison import Comparison, compare
 from rematch.journal.executions import Execution
 from rematch.journal.file import NoJournal, Reading, Writer
 from rematch.journal.regions import Region
+from rematch.safe.causes.journals import cause_of
 from rematch.watching import Finding, Watch, rank
 
 
@@ -51,7 +52,12 @@ class Judgement:
     def __str__(self) -> str:
         header = self.header
         what = f"{header['model']}, PyTorch {header['torch']}: {self.regions} regions, {self.compared} recomputations"
-        lines = [what, *(str(finding) for finding in self.findings)]
+        lines = [what]
+        for finding in self.findings:
+            cause = cause_of(finding.comparison)
+            lines.append(str(finding))
+            if cause is not None:
+                lines += [f"  cause: {cause.cause.name}: {cause.says}", f"  what to do: {cause.advice}"]
         if self.compared and not self.findings:
             limit = ", as far as it was seen" if self.not_seen else ""
             lines.append(f"every recomputation computed what its forward did{limit}")
@@ -60,7 +66,11 @@ class Judgement:
     def to_json(self) -> dict[str, Any]:
         """All of it, for programs."""
         names = ("step", "rank", "module", "operator", "times")
-        findings = [{**{name: getattr(f, name) for name in names}, "text": str(f)} for f in self.findings]
+        findings = []
+        for f in self.findings:
+            cause = cause_of(f.comparison)
+            why = {"cause": cause.cause.name, "advice": cause.advice} if cause else {"cause": None, "advice": None}
+            findings.append({**{name: getattr(f, name) for name in names}, "text": str(f), **why})
         counts = {"regions": self.regions, "compared": self.compared, "rounded": self.rounded}
         return {**self.header, **counts, "findings": findings, "not_seen": self.not_seen}
 
