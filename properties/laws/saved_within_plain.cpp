@@ -34,12 +34,27 @@ std::optional<Violation> check_saved_within_plain(const Evidence& e) {
   });
 }
 
+/// Whether a layer outside of segments makes what requires grad although it does not in the plain
+/// run, because a reentrant segment before it marks its outputs: then it saves, and there it need
+/// not.
+bool saves_anew(const Evidence& e) {
+  std::vector<bool> outside(e.c.layers.size(), true);
+  for (const SegmentSpec& s : segments_of(e.c)) {
+    std::fill(outside.begin() + s.begin, outside.begin() + s.end, false);
+  }
+  return std::any_of(e.plain.grad_flags.begin(), e.plain.grad_flags.end(), [&](const GradFlag& g) {
+    const auto layer = static_cast<std::size_t>(g.layer);
+    return outside[layer] && !g.requires_grad &&
+           e.forecast.grad_flags[layer].at(static_cast<std::size_t>(g.output));
+  });
+}
+
 // The plain run does not bound what policies keep beside the inputs, nor copies on the host, of
 // which a tensor that is saved twice has two, nor states as a segment found them.
 bool applies_saved_within_plain(const Evidence& e) {
   const auto reads_state = [](const LayerSpec& l) { return layer_of(l).reads_state; };
   return !e.c.plan.offload && !Allowance(e).keeps() &&
-         std::none_of(e.c.layers.begin(), e.c.layers.end(), reads_state);
+         std::none_of(e.c.layers.begin(), e.c.layers.end(), reads_state) && !saves_anew(e);
 }
 
 }  // namespace

@@ -113,6 +113,20 @@ TEST_CASE("a layer behind a segment may save what it could not save in the plain
   CHECK_FALSE(kept(true, 100 + 8 + 17));
 }
 
+TEST_CASE("the plain run does not bound layers that require grad behind a segment alone") {
+  Case c = testing::tanh_chain(3);
+  c.protocol.input_requires_grad = true;
+  c.plan.segments = {testing::segment(0, 1, Variant::reentrant)};
+  const auto judged = [&](std::size_t layer) {
+    testing::Synthetic s(c);
+    s.plain.grad_flags[layer].requires_grad = false;
+    s.checkpointed.bytes.front().saved += 1 << 20;
+    return s.verdict("saved-within-plain");
+  };
+  CHECK(judged(0) == Verdict::violated);
+  CHECK(judged(1) == Verdict::not_applicable);
+}
+
 TEST_CASE("a recomputation that takes another way may hold other amounts in its backward") {
   Case c = testing::case_of({2, 2}, {testing::layer("tanh"), testing::layer("early_exit")});
   c.plan.segments = {testing::segment(0, 2, Variant::reentrant)};
