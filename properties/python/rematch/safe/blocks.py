@@ -81,11 +81,12 @@ def repeated_children(model: nn.Module) -> list[str]:
 
 def chosen_blocks(model: nn.Module, pattern: str | None, wrapped: list[str], ran: Collection[str]) -> list[str]:
     """Names of the blocks among the submodules that ran: those that `pattern` matches, as "layers.*" does; without
-    one those that the model's own switch wraps and repeated children, or else its children with parameters."""
+    one those that the model's own switch wraps, or else repeated children, or else its children with parameters."""
     if pattern is not None:
         dots = pattern.count(".")
         return [name for name in ran if name.count(".") == dots and name and fnmatchcase(name, pattern)]
-    found = list(dict.fromkeys([*wrapped, *repeated_children(model)]))
+    found = wrapped or repeated_children(model)
     if not found:
-        found = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
+        parts = ((n, child) for n, child in model.named_children() if not isinstance(child, nn.Embedding))
+        found = [name for name, child in parts if any(True for _ in child.parameters())]
     return [name for name in found if name in ran]

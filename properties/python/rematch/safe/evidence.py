@@ -89,6 +89,10 @@ class Evidence:
     run."""
     executions: list[Execution] = field(default_factory=list)
     """All of the run."""
+    overtaken: bool = False
+    """What the last forward computed is recomputed, and what an earlier one computed is not."""
+    differ_alone: frozenset[str] = frozenset()
+    """What differs where one forward comes before one backward, too."""
     stopped: frozenset[str] = frozenset()
     """States that a recomputation puts back where it does not stop early, and not where it does."""
 
@@ -391,10 +395,12 @@ def _watched(
     evidence.executions = [run for runs in watcher.executions.values() for run in runs]
     pairs = [(runs[0], runs[1:]) for runs in watcher.executions.values() if runs]
     for first, later in pairs:
+        fork = None
         for again in later:
             fork = fork_of(first.ops, again.ops, first.reentrant or not scenario.early_stop)
             if evidence.forward is None or (fork is not None and evidence.fork is None):
                 evidence.forward, evidence.again, evidence.fork = first, again, fork
+        evidence.overtaken = scenario.forwards > 1 and fork is None and evidence.fork is not None
     if evidence.forward is None and pairs:
         evidence.forward = pairs[0][0]
     return evidence

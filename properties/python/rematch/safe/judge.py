@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -33,7 +34,7 @@ def judge(
     seed: int = 0,
     own: bool = False,
     compile: Backend | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Verdict:
     """Says whether checkpointing changes what `target` computes, why, and what it saves.
 
@@ -43,11 +44,12 @@ def judge(
     what cannot be put back between runs. `variants`: "reentrant", "non_reentrant"; both where it is
     left out. `context_fn`, `options`: given to checkpoint(), to verify a fix; with context_fn only the
     non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
-    "buffer *running*". `loss`: makes a scalar of what the target returns; a weighted sum of all
-    outputs otherwise. `switch`: called with the target and True or False turns its own checkpointing
+    "buffer *running*". `loss`: makes a scalar of what the target returns; otherwise a weighted sum of
+    all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or False turns its own checkpointing
     on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
     that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
-    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds.
+    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds. `progress`: on standard error; by itself on a
+    terminal.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
@@ -62,9 +64,11 @@ def judge(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         subject = Target(target, args, kwargs or {}, make, loss, switch, within)
+        subject.is_model = own
         try:
             scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
-            return Judge(subject, [OWN] if own else chosen, list(ignore), seed, progress).judge(scenarios)
+            shows = sys.stderr.isatty() if progress is None else progress
+            return Judge(subject, [OWN] if own else chosen, list(ignore), seed, shows).judge(scenarios)
         finally:
             subject.end()
 

@@ -21,6 +21,7 @@ from rematch.safe.causes.computations import (
     NAMES,
     NOT_CHECKPOINTED,
     SIDE_OUTPUT,
+    SWITCH_ADDS,
     SWITCH_DROPS,
 )
 from rematch.safe.causes.states import unnumbered, whole
@@ -72,12 +73,14 @@ class Judge:
         host = [
             name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]
         ]
+        self._moves = bool(host) or bool(changes(self._states_before, self._target.state.leaves(self._target.copies)))
         draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
         if first.regions:
             # What it checkpoints inside is judged as it stands.
             self._variants = [OWN]
             verdict.not_tried.append(("checkpointing it from outside", "it checkpoints inside; ask for its blocks"))
             self._find_switch()
+        self._leave_out_dropped()
         for variant in self._variants:
             verdict.tried[variant.name] = []
             if variant.reentrant and self._target.state.trainable() and not behind_frozen:
@@ -106,6 +109,7 @@ class Judge:
     def _first(self) -> Seen:
         target = self._target
         target.begin(self._seed)
+        self._states_before = target.state.leaves(target.copies)
         seed_all(self._seed)
         states = random_states()
         self._random_before = {
@@ -200,6 +204,17 @@ class Judge:
             sides.append(target.state.leaves(copied))
         self._leave_out |= {change.name for change in changes(sides[0], sides[1])}
 
+    def _leave_out_dropped(self) -> None:
+        """What is returned with the switch off or on alone, such as a cache, is no part of the loss."""
+        target = self._target
+        if target.switch is None or target.loss is not None:
+            return
+        sides = [self._plain_run(FIRST, self._seed), run(target, FIRST, OWN, self._seed)]
+        returned = [{name for name, leaf in seen.values.items() if leaf.kind == OUTPUT} for seen in sides]
+        if not any(seen.error for seen in sides) and returned[0] != returned[1]:
+            target.common = returned[0] & returned[1]
+            self._plain.clear()
+
     def _why_not_repeatable(self, apart: Sequence[Change]) -> str:
         moved = [c.text for c in apart if c.kind not in (OUTPUT, GRADIENT, "flag", "error")]
         lost = self._target.state.unrestored
@@ -222,6 +237,8 @@ class Judge:
             return "nothing else trains"
         if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
             return "the inputs that were handed over require grad"
+        if scenario.forwards > 1 and not self._moves:
+            return "its forward changes nothing that a second one could find"
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and self._trainable < 3:
@@ -256,8 +273,8 @@ class Judge:
             seen = run(self._target, scenario, variant, seed)
             self.verdict.regions = max(self.verdict.regions, seen.regions)
             if variant.own and self.verdict.regions and not seen.regions and not seen.error:
-                what = "checkpoint() is called in training mode only"
-                self._remark(NOT_CHECKPOINTED, scenario.name, what, scenario)
+                self.verdict.not_tried.append((scenario.name, "the model calls no checkpoint() there"))
+                continue
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
                 tried.append(scenario.name)
@@ -275,10 +292,12 @@ class Judge:
             if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
                 self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
                 continue
-            dropped = [c for c in found if self._target.switch is not None and c.kind == OUTPUT and c.after is None]
-            if dropped:
-                name = dropped[0].name.split(",")[0]
-                self._remark(SWITCH_DROPS, name, f"{name} is not returned", scenario)
+            one_sided = [c for c in found if c.kind == OUTPUT and (c.after is None or c.before is None)]
+            dropped = one_sided if self._target.switch is not None else []
+            for change in dropped[:1]:
+                name, on = change.name.split(",")[0], change.after is not None
+                what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
+                self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
             found = [c for c in found if c not in dropped]
             if scenario is FIRST and seed == self._seed:
                 self._differs[variant.name] = {change.name for change in found}
@@ -353,6 +372,7 @@ class Judge:
         signature = _signature(variant, found)
         if signature not in self._known:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
+            evidence.differ_alone = frozenset(map(unnumbered, self._differs.get(variant.name, ())))
             evidence.right_otherwise = special and variant not in self._wrong
             self._known[signature] = [self._add(d, variant) for d in diagnose(evidence)]
         for finding in self._known[signature]:

@@ -59,10 +59,11 @@ class ModelVerdict:
 
     @property
     def safe(self) -> bool:
-        """Nothing differs in what was tried, and something was tried: the switch, where one was given."""
-        if self.asked and self.own is None:
-            return False
-        judged = [v for v in (self.own, *(block.verdict for block in self.blocks)) if v is not None]
+        """Its own checkpointing changes nothing in what was tried; of a model without, no block that was judged does.
+        A switch without an answer is no yes."""
+        if self.own is not None or self.asked or self.switch:
+            return self.own is not None and self.own.safe
+        judged = [block.verdict for block in self.blocks if block.verdict is not None]
         return bool(judged) and all(verdict.safe for verdict in judged)
 
     @property
@@ -72,15 +73,19 @@ class ModelVerdict:
         return [finding for verdict in verdicts if verdict is not None for finding in verdict.findings]
 
     def headline(self) -> str:
-        """One line."""
+        """One line: what its own checkpointing does comes first."""
+        unsafe = [b for b in self.blocks if b.verdict is not None and not b.verdict.safe]
+        beside = f"; checkpointed from outside {_kinds(unsafe)}" if self.own is not None and unsafe else ""
         if self.safe:
-            but = reservations(self.findings)
+            but = reservations(self.own.findings if self.own is not None else self.findings)
             if self.own is None:
                 return f"The blocks of {self.name} are safe to checkpoint as far as they were tried{but}"
-            return f"{self.name} is safe to checkpoint as far as it was tried{but}"
-        wrong = [f.cause.name for f in self.findings if not (f.remark or f.only_with)]
-        causes = ", ".join(dict.fromkeys(wrong))
-        return f"{self.name} is not safe to checkpoint ({causes})" if causes else f"{self.name} was not judged"
+            return f"{self.name} is safe to checkpoint as far as it was tried{but}{beside}"
+        found = self.own.findings if self.own is not None else self.findings
+        causes = ", ".join(dict.fromkeys(f.cause.name for f in found if not (f.remark or f.only_with)))
+        if not causes or (self.own is None and (self.asked or self.switch)):
+            return f"{self.name} was not judged: {self.why_not or 'nothing could be tried'}"
+        return f"{self.name} is not safe to checkpoint ({causes}){beside}"
 
     def __str__(self) -> str:
         if self.own is None:
@@ -125,6 +130,12 @@ class ModelVerdict:
         }
 
 
+def _kinds(blocks: list[Block]) -> str:
+    causes = dict.fromkeys(f.cause.name for b in blocks if b.verdict is not None for f in b.verdict.findings)
+    names = ", ".join(dict.fromkeys(block.kind for block in blocks))
+    return f"{names} {'is' if len(blocks) == 1 else 'are'} not ({', '.join(causes)})"
+
+
 def judge_model(
     model: nn.Module,
     *args: Any,
@@ -134,7 +145,7 @@ def judge_model(
     switch: str | Callable[[Any, bool], None] | None = None,
     options: Mapping[str, Any] | None = None,
     most_blocks: int | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     **more: Any,
 ) -> ModelVerdict:
     """Says whether a model's own checkpointing changes what it computes, and which of its blocks may be
@@ -146,11 +157,13 @@ def judge_model(
     the name of the attribute, or a function of the model and True or False, that turns the model's
     own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of
     a model. `options`: of checkpoint(), for switches that take them. `most_blocks`: so many kinds of
-    blocks are judged at most. `more`: arguments of judge() for every part.
+    blocks are judged at most. `progress`: on standard error; by itself on a terminal. `more`: arguments of judge() for
+    every part.
 
     The model is left as it was. Raises RuntimeError where a plain step fails.
     """
     begin = time.monotonic()
+    progress = sys.stderr.isatty() if progress is None else progress
     kwargs = dict(kwargs or {})
     found = _switch(model, switch, dict(options) if options else None)
     state, process, random = State({"": model}).kept(), Process(), random_states()
@@ -182,7 +195,7 @@ def judge_model(
         for group in [*_groups(model, names, calls).values()][:most_blocks]:
             if progress and time.monotonic() - begin > 2:
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)
-            verdict.blocks.append(_judged(model, group, calls, more))
+            verdict.blocks.append(_judged(model, group, calls, {"progress": progress, **more}))
     finally:
         process.restore()
         state.restore()

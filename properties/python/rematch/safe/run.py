@@ -46,6 +46,10 @@ class Target:
         self.make, self.loss, self.switch, self.within = make, loss, switch, within
         self.args, self.kwargs = args, dict(kwargs)
         self.before, self.process = random_states(), Process()
+        self.is_model = False
+        """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
+        self.common: set[str] | None = None
+        """Names of the outputs that are returned with the switch off and on; None: all are."""
         self.copies = Copies()
         self.slowest = 0.0
         """Seconds of the slowest plain run."""
@@ -83,6 +87,14 @@ class Target:
             self.state = State(self._roots()).kept()
         self.state.restore()
         seed_all(seed)
+
+    def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
+        """Where none was given: the model's own, or a weighted sum of the outputs; those that one of the switch's
+        sides alone returns, such as a cache, are left out."""
+        own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
+        if self.is_model and isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
+            return own
+        return _weighted([t for name, t in outputs.items() if self.common is None or name in self.common])
 
     def end(self) -> None:
         """Everything is as the user handed it over."""
@@ -313,13 +325,47 @@ class _Step:
         self._calls, self._in_float64 = calls, in_float64
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
-        """A forward and its backward; where what it saves beside the parts of modules is `counted`, a forward alone."""
+        """Forwards and their backward; where what one saves beside the parts of modules is `counted`, a forward alone."""
+        scenario, seen = self._scenario, self._seen
+        words = {scenario.steps: "step", scenario.microbatches: "microbatch", scenario.forwards: "forward"}
+        word = words[max(words)]
+        losses: list[Tensor | None] = []
+        given = []
+        for forward in range(scenario.forwards):
+            where = f", {word} {number + forward}" if max(words) > 1 else ""
+            args, kwargs, leaves = self._inputs(number + forward)
+            given.append((where, leaves, State(named_arguments(args, kwargs))))
+            losses += self._forward(args, kwargs, number + forward, where, counted)
+        if counted is not None:
+            return
+        if scenario.others_draw:
+            random.random()
+            np.random.rand()
+        self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
+        for where, leaves, passed in given:
+            for name, leaf in leaves.items():
+                grad = None if leaf.grad is None else copied(leaf.grad)
+                seen.values[f"gradient of {name}{where}"] = Leaf(GRADIENT, grad)
+            for name, held in passed.leaves(copied).items():
+                kind = held.kind if held.kind in (GENERATOR, TAG) else ARGUMENT
+                seen.values[name + where] = Leaf(kind, held.value, held.owner)
+
+    def _inputs(self, number: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
+        return self._target.inputs(self._scenario.grads_of(self._target.grads), number, self._in_float64)
+
+    def _forward(
+        self,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        number: int,
+        where: str,
+        counted: Mapping[str, nn.Module] | None,
+    ) -> list[Tensor | None]:
+        """Parts of the loss."""
         scenario, seen, target = self._scenario, self._seen, self._target
-        args, kwargs, leaves = target.inputs(scenario.grads_of(target.grads), number, self._in_float64)
-        passed = State(named_arguments(args, kwargs))
         before = {id(t) for t in target.state.tensors().values()}
         if scenario.unused_forward:
-            extra = target.inputs(scenario.grads_of(target.grads), 1, self._in_float64)
+            extra = self._inputs(1)
             with scenario.ambient(_device(args, kwargs)):
                 self._call(extra[0], extra[1])
         if target.tape is not None:
@@ -329,11 +375,7 @@ class _Step:
         with scenario.ambient(_device(args, kwargs)), target.within(), count:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
-        if counted is not None:
-            return
         seen.is_list = isinstance(returned, list)
-        many = scenario.steps * scenario.microbatches > 1
-        where = f", {'step' if scenario.steps > 1 else 'microbatch'} {number}" if many else ""
         outputs = State({"output": returned}).tensors()
         for name, output in outputs.items():
             seen.values[name + where] = Leaf(OUTPUT, copied(output))
@@ -344,24 +386,11 @@ class _Step:
         for name, t in beside.items():
             if t.is_floating_point():
                 seen.flags[name + where] = _has_history(t)
-        if scenario.others_draw:
-            random.random()
-            np.random.rand()
-        self._backward(returned, outputs, beside)
-        for name, leaf in leaves.items():
-            grad = None if leaf.grad is None else copied(leaf.grad)
-            seen.values[f"gradient of {name}{where}"] = Leaf(GRADIENT, grad)
-        for name, held in passed.leaves(copied).items():
-            kind = held.kind if held.kind in (GENERATOR, TAG) else ARGUMENT
-            seen.values[name + where] = Leaf(kind, held.value, held.owner)
-
-    def _backward(self, returned: Any, outputs: Mapping[str, Tensor], beside: Mapping[str, Tensor]) -> None:
-        losses = [_weighted(list(outputs.values()))]
-        if self._target.loss is not None:
-            losses = [self._target.loss(returned)]
+        loss = target.loss(returned) if target.loss is not None else target.loss_of(returned, outputs)
         # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
-        losses.append(_weighted([t for t in beside.values() if not t.is_leaf]))
-        loss = sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(()))
+        return [loss, _weighted([t for t in beside.values() if not t.is_leaf])]
+
+    def _backward(self, loss: Any) -> None:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
             return
         self._calls.backward()

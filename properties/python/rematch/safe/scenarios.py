@@ -53,6 +53,8 @@ class Scenario:
     backwards: int = 1
     microbatches: int = 1
     steps: int = 1
+    forwards: int = 1
+    """Forwards, each with inputs of its own, whose losses are added up for one backward."""
     unused_forward: bool = False
     others_draw: bool = False
     """Between the forward and its backward, others draw from the generators of Python and NumPy."""
@@ -137,6 +139,7 @@ SCENARIOS = (
     Scenario("inputs that require no grad", inputs_require_grad=False, reentrant=False),
     Scenario("two backwards over a retained graph", backwards=2),
     Scenario("gradients accumulated over two microbatches", microbatches=2),
+    Scenario("two forwards before one backward", forwards=2),
     Scenario("autocast to bfloat16", autocast=True),
     _AS_FIRST("preserve_rng_state=False", preserve_rng_state=False),
     Scenario("only the first input requires grad", only_first_input=True),

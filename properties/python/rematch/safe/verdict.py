@@ -81,8 +81,9 @@ class Finding:
 
     @property
     def only_with(self) -> str:
-        """The selective policies or other uses without which it does not show; empty where it shows without one."""
-        texts = [scenario.excuse for _, scenario in self.shown]
+        """The selective policies or other uses without which it does not show; empty where it shows without one. A
+        state that one forward alone leaves right, and that nothing computes with, is wrong in that use alone."""
+        texts = [s.excuse or (s.name if s.forwards > 1 and not self.computed else "") for _, s in self.shown]
         return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
 
     def text(self) -> str:

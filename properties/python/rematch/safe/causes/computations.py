@@ -168,6 +168,11 @@ SWITCH_DROPS = Cause(
     "With its own switch on, the model does not return {name}",
     "Caches are often turned off with it. Compare a model without them: use_cache=False in Transformers.",
 )
+SWITCH_ADDS = Cause(
+    "switch-adds-output",
+    "With its own switch on, the model also returns {name}",
+    "Compare the code behind the switch with the code without it.",
+)
 NOT_CHECKPOINTED = Cause(
     "not-checkpointed",
     "{name}: nothing is recomputed there, and nothing saved",

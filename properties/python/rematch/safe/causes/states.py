@@ -187,6 +187,17 @@ BETWEEN = Cause(
     "Pass it in as an argument, leave it until backward() has returned, or enter what exchanges it, such as "
     "torch.func.functional_call(), within the function that is checkpointed.",
 )
+OVERTAKEN = Cause(
+    "changed-by-later-forward",
+    "A later forward changes {name} before the backward of an earlier one, whose recomputation reads the later value",
+    "Run the backward of each forward before the next one, or pass in as an argument what depends on {name}.",
+)
+LEFT_BY_EARLIER = Cause(
+    "left-by-earlier-forward",
+    "The forward sets {name}; the backward recomputes the last forward first, so that {name} ends as an earlier one "
+    "left it",
+    "Read it before the backward, or return it and store it outside of the checkpoint.",
+)
 LOSSY_HOOKS = Cause(
     "hooks-change-values",
     "Hooks of saved tensors give {name} back with other values: gradients depend on which tensors are saved, and a "
@@ -206,8 +217,8 @@ def whole(name: str) -> str:
 
 
 def unnumbered(name: str) -> str:
-    """Without the step or the microbatch."""
-    return re.sub(r", (step|microbatch) \d+$", "", name)
+    """Without the step, the microbatch or the forward."""
+    return re.sub(r", (step|microbatch|forward) \d+$", "", name)
 
 
 def _owner(change: Change, *words: str) -> bool:
@@ -383,6 +394,11 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     name = unnumbered(change.name)
     if name in evidence.stopped:
         return EARLY_STOP
+    if evidence.scenario.forwards > 1 and change.kind != GENERATOR and name not in evidence.differ_alone:
+        if evidence.overtaken:
+            return OVERTAKEN
+        if evidence.fork is None:
+            return LEFT_BY_EARLIER
     by = evidence.by(name)
     if by != FORWARD and change.kind not in _OF_ANY and type(change.before) is not Identity:
         if by == CALLER:
