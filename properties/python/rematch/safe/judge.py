@@ -45,11 +45,11 @@ def judge(
     left out. `context_fn`, `options`: given to checkpoint(), to verify a fix; with context_fn only the
     non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
     "buffer *running*". `loss`: makes a scalar of what the target returns; otherwise a weighted sum of
-    all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or False turns its own checkpointing
-    on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
+    all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or
+    False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
     that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
-    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds. `progress`: on standard error; by itself on a
-    terminal.
+    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds. `progress`: on
+    standard error; by itself on a terminal.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
@@ -85,4 +85,3 @@ def _variants(
     if context_fn is not None:
         given["context_fn"] = context_fn
     return [Variant(name, name == "reentrant", options=given) for name in names]
-

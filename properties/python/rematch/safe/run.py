@@ -325,7 +325,7 @@ class _Step:
         self._calls, self._in_float64 = calls, in_float64
 
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
-        """Forwards and their backward; where what one saves beside the parts of modules is `counted`, a forward alone."""
+        """Forwards and their backward; where what one saves beside parts of modules is `counted`, a forward alone."""
         scenario, seen = self._scenario, self._seen
         words = {scenario.steps: "step", scenario.microbatches: "microbatch", scenario.forwards: "forward"}
         word = words[max(words)]
@@ -354,12 +354,7 @@ class _Step:
         return self._target.inputs(self._scenario.grads_of(self._target.grads), number, self._in_float64)
 
     def _forward(
-        self,
-        args: list[Any],
-        kwargs: dict[str, Any],
-        number: int,
-        where: str,
-        counted: Mapping[str, nn.Module] | None,
+        self, args: list[Any], kwargs: dict[str, Any], number: int, where: str, counted: Mapping[str, nn.Module] | None
     ) -> list[Tensor | None]:
         """Parts of the loss."""
         scenario, seen, target = self._scenario, self._seen, self._target
