@@ -17,9 +17,8 @@ import planted_computations as computations  # noqa: E402
 import planted_outside as outside  # noqa: E402
 import planted_phases as phases  # noqa: E402
 import planted_states as states  # noqa: E402
-import sound  # noqa: E402
 import sound_outside  # noqa: E402
-from planted import INPUTS, Inner  # noqa: E402
+from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrize  # noqa: E402
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
@@ -54,11 +53,8 @@ class Passes(Inner):
         return checkpoint(lambda y, number: (self.inner(y) * number).tanh(), x, self.decide(x))
 
 
-class ReturnsClone(Inner):
-    """A parameter is returned as a copy."""
-
-    def forward(self, x):
-        return self.inner(x), self.inner.weight.clone()
+def passes(decide):
+    return lambda: Passes(decide)
 
 
 class Guarded(Inner):
@@ -86,8 +82,18 @@ class Recomputing:
         Guarded.recomputing = False
 
 
-def guarded(update, **held):
-    return lambda: Guarded(update, **held), {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}
+def advances(name, start, value):
+    """What sets an attribute to a value that follows from it and the input."""
+    return lambda: Guarded(lambda m, x: setattr(m, name, value(getattr(m, name), x)), **{name: start})
+
+
+GUARDED = {
+    "buffer-counter": advances("buffer", torch.zeros((), dtype=torch.long), lambda old, x: old + 1),
+    "buffer-average": lambda: Guarded(lambda m, x: m.buffer.lerp_(x.mean(0), 0.1), buffer=torch.zeros(4)),
+    "buffer-cache": advances("buffer", torch.zeros(1, 4), lambda old, x: torch.cat([old, x])),
+    "counter": advances("count", 0, lambda old, x: old + 1),
+    "tensor-attribute": advances("total", torch.zeros(4), lambda old, x: old + x.sum(0)),
+}
 
 
 def counting(holder, name):
@@ -96,10 +102,6 @@ def counting(holder, name):
         return getattr(holder, name)
 
     return count
-
-
-def sets(name, value):
-    return lambda module, x: setattr(module, name, value(module, x))
 
 
 def closure():
@@ -136,10 +138,14 @@ def within(context, layer):
     return lambda x: checkpoint(block, x)
 
 
-def around(layer, *inside):
-    """`layer` is left out of the checkpoint."""
-    rest = nn.Sequential(*inside)
-    return lambda x: layer(checkpoint(rest, x))
+def around(make, width=4):
+    """The layer that `make` makes is left out of the checkpoint."""
+
+    def model():
+        layer, rest = make(), nn.Sequential(nn.Linear(4, width), nn.Tanh())
+        return lambda x: layer(checkpoint(rest, x))
+
+    return model
 
 
 class BFloat16:
@@ -193,22 +199,20 @@ class SetsUp(Inner):
         return checkpoint(lambda y: self.inner(y).tanh() * self.known, x)
 
 
-class SharesHidden(Inner):
-    def forward(self, x):
-        x = self.inner(x)
-        hidden = x.exp()
-        for _ in range(2):
-            x = any_checkpoint(lambda y, z: (y * z).tanh(), x, hidden, use_reentrant=True)
-        return x
+def shares_hidden(self, x):
+    x = self.inner(x)
+    hidden = x.exp()
+    for _ in range(2):
+        x = any_checkpoint(lambda y, z: (y * z).tanh(), x, hidden, use_reentrant=True)
+    return x
 
 
-class Keeps(Inner):
-    def forward(self, x):
-        def policy(context, op, *args, **kwargs):
-            return CheckpointPolicy.MUST_SAVE
+def keeps(self, x):
+    def policy(context, op, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE
 
-        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-        return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
 
 
 class ReadsBefore(phases.Feedback):
@@ -230,17 +234,18 @@ class Unwraps(computations.Multiplies):
         return super().forward(x.as_subclass(torch.Tensor))
 
 
-class ReadsMask(Inner):
+def reads_mask(self, x, mask):
     """What depends on the mark of the mask is computed before."""
-
-    def forward(self, x, mask):
-        mask = mask if not hasattr(mask, "prepared") else mask.exp()
-        return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
+    mask = mask if not hasattr(mask, "prepared") else mask.exp()
+    return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
 
 
-class GetsOption(Inner):
-    def forward(self, x, options):
-        return (self.inner(x) * options.get("scale", 1.0)).tanh()
+def gets_option(self, x, options):
+    return (self.inner(x) * options.get("scale", 1.0)).tanh()
+
+
+def returns_clone(self, x):
+    return self.inner(x), self.inner.weight.clone()
 
 
 def writes_input(x):
@@ -262,89 +267,89 @@ def in_turn(*held):
     return Passes(lambda x: held[count(x) % len(held)])
 
 
-NOT_REENTRANT = {"variants": "non_reentrant"}
+def strided(layer, x):
+    return checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
 
+
+AS_PLANTED = (
+    "embedding",
+    "returns_detached",
+    "force",
+    "TakesDict",
+    "ReturnsDict",
+    "auxiliary_loss",
+    "asks_grad_mode",
+    "fast_path",
+)
+"""Modules that are safe without the reentrant variant, as they are advised."""
 FOLLOWED = {
-    "no-input-requires-grad": (computations.embedding, NOT_REENTRANT),
-    "detached-output": (computations.ReturnsDetached, NOT_REENTRANT),
-    "backward-within": (computations.Force, NOT_REENTRANT),
-    "nested-input": (computations.TakesDict, NOT_REENTRANT),
-    "nested-output": (computations.ReturnsDict, NOT_REENTRANT),
-    "side-output": (computations.AuxiliaryLoss, NOT_REENTRANT),
-    "grad-mode": (computations.AsksGradMode, NOT_REENTRANT),
-    "fast-path": (computations.fast_path, NOT_REENTRANT),
-    "rng-not-preserved": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()), {}),
-    "random-state-moves": (with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)), {}),
-    "clock-or-entropy": (lambda: Passes(lambda x: time.perf_counter()), {}),
-    "saved-before-filled": (lambda: around(nn.RReLU(), nn.Linear(4, 64), nn.Tanh()), {}),
-    "cache-filled": (SetsUp, {}),
-    "created-in-forward": (SetsUp, {}),
-    "hook-in-forward": (SetsUp, {}),
-    "written-in-place": (with_linear(lambda layer, x: checkpoint(lambda z: z.tanh().exp(), layer(x)).add(1)), {}),
-    "view-written": (with_linear(lambda layer, x: checkpoint(lambda z: z.view(-1).clone(), layer(x)).mul_(2)), {}),
-    "graph-shared": (SharesHidden, {"own": True}),
-    "ragged-size": (sound_outside.TakesNestedRows, {}),
-    "policy": (Keeps, {}),
-    "context-closed": (lambda: within(BFloat16, nn.Linear(4, 4)), {}),
-    "subclass": (Unwraps, {}),
-    "offloaded-strides": (
-        with_linear(lambda layer, x: checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())),
-        {},
-    ),
-    "batch-norm": (lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), {}),
-    "instance-norm": (lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)), {}),
-    "spectral-norm": (
-        lambda: around(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), nn.Linear(4, 4), nn.Tanh()),
-        {},
-    ),
-    "observer": (lambda: around(torch.ao.quantization.FakeQuantize(), nn.Linear(4, 4), nn.Tanh()), {}),
-    "buffer-counter": guarded(sets("buffer", lambda m, x: m.buffer + 1), buffer=torch.zeros((), dtype=torch.long)),
-    "buffer-average": guarded(lambda m, x: m.buffer.lerp_(x.mean(0), 0.1), buffer=torch.zeros(4)),
-    "buffer-cache": guarded(sets("buffer", lambda m, x: torch.cat([m.buffer, x])), buffer=torch.zeros(1, 4)),
-    "counter": guarded(sets("count", lambda m, x: m.count + 1), count=0),
-    "tensor-attribute": guarded(sets("total", lambda m, x: m.total + x.sum(0)), total=torch.zeros(4)),
-    "parameter-written": (parametrized, {}),
-    "flag": (lambda: in_turn(True, False), {}),
-    "iterator": (lambda: in_turn(1.0, 2.0, 3.0), {}),
-    "attribute-changed": (lambda: Passes(counting(outside.Session(), "count")), {}),
-    "class-attribute": (lambda: Passes(counting(states.UsesClass, "seen")), {}),
-    "global-changed": (lambda: Passes(count_globally), {}),
-    "closure-changed": (lambda: Passes(closure()), {}),
-    "environment": (lambda: Passes(environment), {}),
-    "numpy-random": (lambda: Passes(lambda x: np.random.rand()), {}),
-    "python-random": (lambda: Passes(lambda x: random.random()), {}),
-    "own-generator": (own_generator, {}),
-    "seed-in-forward": (with_linear(lambda layer, x: (layer(x) * random.Random(7).random()).tanh()), {}),
-    "collected-twice": (lambda: Returns(lambda m, given, new: m.kept.append(float(new.norm()))), {}),
-    "carried-state": (lambda: Returns(lambda m, given, new: setattr(m, "last", new)), {}),
-    "argument-cache": (lambda: Returns(lambda m, given, new: given.append(new)), {}, ((torch.randn(3, 4), []), {})),
-    "argument-changed": (
-        lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
-        {},
-        ((torch.randn(3, 4), outside.Session()), {}),
-    ),
-    "argument-written": (lambda: writes_input, {}),
-    "argument-consumed": (GetsOption, {}, INPUTS["Pops"]()),
-    "tag-lost": (lambda: Passes(lambda x: getattr(x, "scale", 1.0)), {}, INPUTS["ReadsTag"]()),
-    "tag-changed": (ReadsMask, {}, INPUTS["MarksMask"]()),
-    "early-stop": (sound_outside.CountsDepthAndCleansUp, {}),
-    "changed-in-backward": (ReadsBefore, {}),
-    "changed-before-backward": (sound_outside.CallsWithinRegion, {}),
-    "hooks-change-values": (HalvesNothing, {}),
-    "does-not-end": (ReturnsClone, {}),
+    **{cause: make for cause, make in PLANTED if make.__name__ in AS_PLANTED},
+    **GUARDED,
+    "rng-not-preserved": lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()),
+    "random-state-moves": with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)),
+    "clock-or-entropy": passes(lambda x: time.perf_counter()),
+    "saved-before-filled": around(nn.RReLU, 64),
+    "cache-filled": SetsUp,
+    "created-in-forward": SetsUp,
+    "hook-in-forward": SetsUp,
+    "written-in-place": with_linear(lambda layer, x: checkpoint(lambda z: z.tanh().exp(), layer(x)).add(1)),
+    "view-written": with_linear(lambda layer, x: checkpoint(lambda z: z.view(-1).clone(), layer(x)).mul_(2)),
+    "graph-shared": maker(shares_hidden, None),
+    "ragged-size": sound_outside.takes_nested_rows,
+    "policy": maker(keeps, None),
+    "context-closed": lambda: within(BFloat16, nn.Linear(4, 4)),
+    "subclass": Unwraps,
+    "offloaded-strides": with_linear(strided),
+    "batch-norm": lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)),
+    "instance-norm": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)),
+    "spectral-norm": around(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))),
+    "observer": around(torch.ao.quantization.FakeQuantize),
+    "parameter-written": parametrized,
+    "flag": lambda: in_turn(True, False),
+    "iterator": lambda: in_turn(1.0, 2.0, 3.0),
+    "attribute-changed": lambda: Passes(counting(outside.Session(), "count")),
+    "class-attribute": passes(counting(states.UsesClass, "seen")),
+    "global-changed": passes(count_globally),
+    "closure-changed": lambda: Passes(closure()),
+    "environment": passes(environment),
+    "numpy-random": passes(lambda x: np.random.rand()),
+    "python-random": passes(lambda x: random.random()),
+    "own-generator": own_generator,
+    "seed-in-forward": with_linear(lambda layer, x: (layer(x) * random.Random(7).random()).tanh()),
+    "collected-twice": lambda: Returns(lambda m, given, new: m.kept.append(float(new.norm()))),
+    "carried-state": lambda: Returns(lambda m, given, new: setattr(m, "last", new)),
+    "argument-cache": lambda: Returns(lambda m, given, new: given.append(new)),
+    "argument-changed": lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
+    "argument-written": lambda: writes_input,
+    "argument-consumed": maker(gets_option, INPUTS["Pops"]),
+    "tag-lost": passes(lambda x: getattr(x, "scale", 1.0)),
+    "tag-changed": maker(reads_mask, INPUTS["marks_mask"]),
+    "early-stop": sound_outside.CountsDepthAndCleansUp,
+    "changed-in-backward": ReadsBefore,
+    "changed-before-backward": sound_outside.calls_within_region,
+    "hooks-change-values": HalvesNothing,
+    "does-not-end": maker(returns_clone, None),
 }
-"""By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed, options of
-judge(), and arguments."""
-INPUTS["TakesNestedRows"] = sound.INPUTS["TakesNestedRows"]
-INPUTS["Unwraps"] = INPUTS["Multiplies"]
+"""By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed."""
+OPTIONS = {
+    **{cause: {"variants": "non_reentrant"} for cause, make in PLANTED if make.__name__ in AS_PLANTED},
+    **dict.fromkeys(GUARDED, {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}),
+    "graph-shared": {"own": True},
+}
+ARGUMENTS = {
+    "subclass": INPUTS["Multiplies"],
+    "tag-lost": INPUTS["ReadsTag"],
+    "argument-cache": lambda: given(torch.randn(3, 4), []),
+    "argument-changed": INPUTS["changes_object"],
+}
 
 
 @pytest.mark.parametrize("cause", FOLLOWED)
 def test_who_follows_the_advice_is_safe(cause):
-    make, options, *given = FOLLOWED[cause]
-    torch.manual_seed(0)
-    args, kwargs = given[0] if given else INPUTS.get(make.__name__, lambda: ((torch.randn(3, 4),), {}))()
-    verdict = judge(make(), *args, kwargs=kwargs, **options)
+    make = FOLLOWED[cause]
+    args, kwargs = arguments_of(make)
+    args, kwargs = ARGUMENTS[cause]() if cause in ARGUMENTS else (args, kwargs)
+    verdict = judge(make(), *args, kwargs=kwargs, **OPTIONS.get(cause, {}))
     assert verdict.safe and not any(finding.cause.name == cause for finding in verdict.findings), verdict.report()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from planted_states import schedules  # noqa: E402
 from torch import nn  # noqa: E402
 
 from rematch.safe import judge  # noqa: E402
@@ -26,15 +27,6 @@ def test_a_compiled_step_is_tried_on_request():
 
 
 def test_what_differs_without_the_compiler_is_not_its_fault():
-    class Counting(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.calls, self.inner = 0, nn.Linear(4, 4)
-
-        def forward(self, x):
-            self.calls += 1
-            return self.inner(x).sin() * self.calls
-
-    verdict = judge(Counting(), torch.randn(2, 4), compile="aot_eager", variants="non_reentrant")
+    verdict = judge(schedules(), torch.randn(2, 4), compile="aot_eager", variants="non_reentrant")
     assert [finding.cause.name for finding in verdict.findings] == ["counter"]
     assert "compiled by aot_eager" in [scenario.name for _, scenario in verdict.findings[0].shown]

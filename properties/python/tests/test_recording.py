@@ -110,7 +110,9 @@ def test_a_journal_says_what_could_not_be_seen(monkeypatch, tmp_path):
     assert "every recomputation computed what its forward did, as far as it was seen" in str(judged)
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n', '{"journal": 1}\n{}\n'])
+@pytest.mark.parametrize(
+    "text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n', '{"journal": 1}\n{}\n']
+)
 def test_what_is_no_journal_is_refused(tmp_path, text):
     (tmp_path / "j").write_text(text)
     with pytest.raises(NoJournal, match="expected"):
