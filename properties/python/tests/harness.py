@@ -34,19 +34,9 @@ class Harness:
     def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Any:
         # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
         fixed = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
-        return subprocess.Popen(
-            ["bash", "-c", fixed, str(requests), str(answers), *command],
-            pass_fds=(requests, answers),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=HERE,
-            env=env,
-        )
-
-    @staticmethod
-    def sources() -> Path:
-        """Where the package lies."""
-        return SOURCES
+        words = ["bash", "-c", fixed, str(requests), str(answers), *command]
+        printed = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(words, pass_fds=(requests, answers), cwd=HERE, env=env, **printed)
 
     def __enter__(self) -> Harness:
         return self
@@ -109,6 +99,19 @@ class Copied(Harness):
     def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Copy:
         assert command[0] == sys.executable
         return Copy(command[1:], (requests, answers), str(HERE), env)
+
+
+def peak_and_rest(trace: list[dict[str, Any]]) -> tuple[int, dict[int, int]]:
+    """The peak of what a trace of PyTorch's memory snapshots allocates, and what it does not free."""
+    peak, live = 0, {}
+    for entry in trace:
+        if entry["action"] == "alloc":
+            assert entry["addr"] not in live
+            live[entry["addr"]] = entry["size"]
+        elif entry["action"] == "free_completed":
+            del live[entry["addr"]]
+        peak = max(peak, sum(live.values()))
+    return peak, live
 
 
 def run_alone(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
