@@ -76,6 +76,11 @@ class Started(Harness):
             return {"variant": "reentrant"}
         return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
+    def trained(self, *kinds: str, end: int) -> dict[str, Any]:
+        """A case whose input trains, and whose layers up to `end` are checkpointed."""
+        plan = {"segments": [segment(0, end, **self.options())]}
+        return chain(*kinds, dtype=self.dtype, plan=plan, protocol=TRAINED)
+
     def agreed(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The records of the plain and the checkpointed run of a case, which have no error."""
         records = self.both(run_of(given))
@@ -137,10 +142,7 @@ def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Sta
 
 def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None:
     subject.needs("executions")
-    plan = {"segments": [segment(0, 2, **subject.options())]}
-    plain, checkpointed = subject.agreed(
-        chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
-    )
+    plain, checkpointed = subject.agreed(subject.trained("linear", "tanh", "relu", end=2))
     assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
     runs = RUNS.get(subject.name, 2)
     assert [e["count"] for e in checkpointed["executions"]] == [runs, runs, 1]
@@ -148,17 +150,14 @@ def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None
 
 def test_a_recomputed_mask_is_seen(subject: Started) -> None:
     subject.needs("draws", "dropout")
-    plan = {"segments": [segment(0, 1, **subject.options())]}
-    plain, checkpointed = subject.agreed(chain("dropout", dtype=subject.dtype, plan=plan, protocol=TRAINED))
+    plain, checkpointed = subject.agreed(subject.trained("dropout", end=1))
     assert [d.get("execution", 0) for d in plain["draws"]] == [0]
     assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
     assert checkpointed["draws"][0] == plain["draws"][0]
 
 
 def test_a_script_needs_nothing_but_the_framework(subject: Started, tmp_path: Path) -> None:
-    plan = {"segments": [segment(0, 2, **subject.options())]}
-    given = chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
-    script = subject.export(run_of(given), "")["script"]
+    script = subject.export(run_of(subject.trained("linear", "tanh", "relu", end=2)), "")["script"]
     ended = run_alone(script, tmp_path)
     assert "rematch" not in script
     assert ended.stdout.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT")), ended.stderr

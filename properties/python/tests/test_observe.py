@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -36,11 +39,8 @@ def test_recomputations_are_told_from_forwards(reentrant):
     seen = step(Model(reentrant))
     assert (seen.executions(""), seen.executions("layers.0"), seen.executions("layers.1")) == (1, 1, 2)
     assert (seen.recomputations("layers.0"), seen.recomputations("layers.1")) == (0, 1)
-    assert [(draw.module, draw.recomputed) for draw in seen.draws] == [
-        ("layers.0.1", False),
-        ("layers.1.1", False),
-        ("layers.1.1", True),
-    ]
+    drawn = [("layers.0.1", False), ("layers.1.1", False), ("layers.1.1", True)]
+    assert [(draw.module, draw.recomputed) for draw in seen.draws] == drawn
 
 
 def test_a_checkpointed_block_keeps_its_input_alone():
@@ -64,8 +64,5 @@ def test_an_unknown_name_is_refused_with_near_ones():
 
 
 def test_importing_the_package_does_not_import_pytorch():
-    import subprocess
-    import sys
-
     program = "import sys, rematch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -59,10 +59,6 @@ def test_what_cannot_be_loaded_is_told(tmp_path):
 
 
 def test_the_fixture_asserts(tmp_path):
-    (tmp_path / "test_mine.py").write_text(
-        "import torch\n\n"
-        "def test_block(checkpoint_safe):\n"
-        "    checkpoint_safe(torch.nn.Linear(4, 4), torch.ones(3, 4))\n",
-        encoding="utf-8",
-    )
+    test = "def test_block(checkpoint_safe):\n    checkpoint_safe(torch.nn.Linear(4, 4), torch.ones(3, 4))\n"
+    (tmp_path / "test_mine.py").write_text(f"import torch\n\n{test}", encoding="utf-8")
     assert "1 passed" in run(tmp_path, "test_mine.py").stdout
