@@ -1,7 +1,5 @@
 """The harness's side of the protocol, for tests: starts a subject and talks to it over pipes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cases import run_of
 from copies import Copy
 
 HERE = Path(__file__).parent
@@ -38,7 +37,7 @@ class Harness:
         printed = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(words, pass_fds=(requests, answers), cwd=HERE, env=env, **printed)
 
-    def __enter__(self) -> Harness:
+    def __enter__(self) -> "Harness":
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -87,6 +86,12 @@ class Harness:
         """The records of the plain and the checkpointed run of what run_of() made."""
         return self.record(**sent, checkpointed=False, **plain), self.record(checkpointed=True)
 
+    def agreed(self, case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The records of the plain and the checkpointed run of a case, which have no error."""
+        records = self.both(run_of(case))
+        assert [record["error"] for record in records if "error" in record] == []
+        return records
+
     def export(self, sent: dict[str, Any], finding: str, **rest: Any) -> dict[str, Any]:
         """The answer to an export request."""
         self.send({"export": {"id": 3, **sent, "finding": finding, **rest}})
@@ -112,6 +117,12 @@ def peak_and_rest(trace: list[dict[str, Any]]) -> tuple[int, dict[int, int]]:
             del live[entry["addr"]]
         peak = max(peak, sum(live.values()))
     return peak, live
+
+
+def run_module(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m` with the package in a folder."""
+    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    return subprocess.run([sys.executable, "-m", *arguments], cwd=folder, env=env, capture_output=True, text=True)
 
 
 def run_alone(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -6,8 +6,6 @@ Cases are small perceptrons of 2 to 6 layers. `by_cpu_time` counts the subject's
 time, so that it does not depend on what else the machine does (Linux only).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

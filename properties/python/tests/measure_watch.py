@@ -7,8 +7,6 @@ without a watch, one with a watch that does not look, and a watched one, in any 
 a median of ratios within a round, by processor time. `every_100` is the cost of watch(model) in percent.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

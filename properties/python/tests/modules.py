@@ -1,8 +1,6 @@
 """Lists of modules for test_causes.py: planted ones are wrong under checkpointing, each for one cause; sound ones
 compute the same, though a naive look accuses them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +23,10 @@ class Inner(nn.Module):
     def __init__(self, width: int = 4) -> None:
         super().__init__()
         self.inner = nn.Linear(width, width)
+
+
+def linear() -> nn.Module:
+    return nn.Linear(4, 4)
 
 
 def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -87,6 +89,15 @@ def add_sound(table: dict[str, Any]) -> None:
     for name, made in table.items():
         made.__name__ = name
         sound()(made)
+
+
+def then(function: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    """A forward that computes a function of what `inner` returns."""
+    return lambda self, x: function(self.inner(x))
+
+
+def causes(verdict: Any) -> list[str]:
+    return [finding.cause.name for finding in verdict.findings]
 
 
 def planted_as(name: str) -> Any:

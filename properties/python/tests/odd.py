@@ -1,7 +1,5 @@
 """Odd tensors, objects, functions and habits, by name: a function that makes each."""
 
-from __future__ import annotations
-
 import array
 import collections
 import contextvars
@@ -223,46 +221,33 @@ WITHOUT_MEMORY = {
     "of a graph": lambda: torch.ones(2, requires_grad=True) * 2,
     "with a history": with_history,
 }
+OF_THREADS = [queue.Queue, queue.LifoQueue, threading.RLock, threading.Event, threading.Condition, threading.Semaphore]
+OF_OTHERS = [threading.local, socket.socket, itertools.count, weakref.WeakValueDictionary, unittest.mock.MagicMock]
+OF_OURS = [Slots, BadSlot, Raises, Anything, FillsItself, BadMapping, BadIterator, torch.Generator]
 OBJECTS = {
+    **{kind.__name__: kind for kind in (*OF_THREADS, *OF_OTHERS, *OF_OURS)},
     "array of objects": lambda: np.array([1, "a", None], dtype=object),
     "structured array": lambda: np.zeros(3, dtype=[("a", "i4"), ("b", "f4")]),
     "array that is not to be written": lambda: np.broadcast_to(np.ones(1), (4,)),
     "array of dates": lambda: np.array(["2020-01-01"], dtype="datetime64[D]"),
     "generator of numpy": lambda: np.random.default_rng(0),
-    "generator of torch": torch.Generator,
     "nan": lambda: float("nan"),
     "file": tempfile.TemporaryFile,
-    "socket": socket.socket,
     "stream": lambda: io.StringIO("a"),
-    "queue": lambda: queue.Queue(),
-    "lifo queue": lambda: queue.LifoQueue(),
     "lock": threading.Lock,
-    "reentrant lock": threading.RLock,
-    "event": threading.Event,
-    "condition": threading.Condition,
-    "semaphore": threading.Semaphore,
     "barrier": lambda: threading.Barrier(2),
-    "thread local": threading.local,
     "thread": lambda: threading.Thread(target=print),
     "context variable": lambda: contextvars.ContextVar("v"),
     "generator": lambda: (i for i in range(3)),
     "iterator of a list": lambda: iter([1, 2]),
-    "iterator that fails": BadIterator,
-    "counter": lambda: itertools.count(),
     "iterator of a loader": lambda: iter(DataLoader([1, 2, 3])),
     "module": lambda: types,
     "enum": lambda: Colour.RED,
     "frozen data class": lambda: Frozen(1, torch.ones(2)),
-    "slots": Slots,
-    "slot that cannot be read": BadSlot,
-    "comparison raises": Raises,
     "cannot be copied": NoCopy,
-    "answers everything": Anything,
     "chain": lambda: chain(3000),
     "cycle": cycle,
-    "dict that fills itself": FillsItself,
     "dict that fails": lambda: BadDict(a=1),
-    "mapping that fails": BadMapping,
     "list that fails": lambda: BadList([1]),
     "default dict": lambda: collections.defaultdict(list),
     "ordered dict": lambda: collections.OrderedDict(a=1),
@@ -271,9 +256,7 @@ OBJECTS = {
     "set": lambda: {(1, 2), ("a", 3)},
     "named tuple": lambda: Point(torch.ones(1), 2),
     "mapping proxy": lambda: types.MappingProxyType({"a": 1}),
-    "weak dictionary": weakref.WeakValueDictionary,
     "weak reference": lambda: weakref.ref(X),
-    "mock": unittest.mock.MagicMock,
     "array": lambda: array.array("d", [1.0]),
     "memory view": lambda: memoryview(bytearray(b"abc")),
     "ctypes": lambda: (ctypes.c_int * 3)(1, 2, 3),

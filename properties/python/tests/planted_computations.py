@@ -1,13 +1,11 @@
 """Modules whose recomputation computes something else, or whose region gets no gradient."""
 
-from __future__ import annotations
-
 import functools
 import time
 import uuid
 
 import torch
-from modules import INPUTS, Inner, given, plant, planted
+from modules import INPUTS, Inner, given, linear, plant, planted, then
 from sound import Lora
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -18,6 +16,9 @@ plant(
         "no-input-requires-grad:embedding": lambda: nn.Embedding(5, 3),
         "nested-output:ReturnsDict": lambda self, x: {"hidden": self.inner(x).tanh()},
         "nested-output:ReturnsList": lambda self, x: [self.inner(x).tanh()],
+        "nested-output:ReturnsMixed": then(lambda y: (y, {"aux": y.square().mean()})),
+        "detached-output:ReturnsDetached": then(lambda y: (y, y.detach().exp())),
+        "grad-mode:AsksGradMode": then(lambda y: y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()),
         "nested-input:TakesDict": lambda self, x, more: self.inner(x) + more["bias"].sin(),
         # Where gradients are off, it leaves out what is padded.
         "fast-path:fast_path": lambda: nn.TransformerEncoder(
@@ -58,23 +59,11 @@ def remembers(self, x):
     return self.inner(x).tanh() * self.known
 
 
-@planted("nested-output")
-def returns_mixed(self, x):
-    y = self.inner(x)
-    return y, {"aux": y.square().mean()}
-
-
 @planted("side-output")
 def auxiliary_loss(self, x):
     y = self.inner(x)
     self.loss = y.square().mean()
     return y
-
-
-@planted("grad-mode")
-def asks_grad_mode(self, x):
-    y = self.inner(x)
-    return y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()
 
 
 @planted("context-closed")
@@ -100,13 +89,7 @@ def not_preserved():
     return lambda x: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
 
 
-@planted(
-    "switch-makes-leaf",
-    ids,
-    embedding=lambda: nn.Embedding(5, 4),
-    last=lambda: nn.Linear(4, 4),
-    gradient_checkpointing=True,
-)
+@planted("switch-makes-leaf", ids, embedding=lambda: nn.Embedding(5, 4), last=linear, gradient_checkpointing=True)
 def writes_to_embedding(self, ids):
     x = self.embedding(ids)
     if not self.gradient_checkpointing:
@@ -202,12 +185,6 @@ def keeps_what_is_written(self, x):
 
     contexts = functools.partial(create_selective_checkpoint_contexts, policy)
     return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
-
-
-@planted("detached-output")
-def returns_detached(self, x):
-    y = self.inner(x)
-    return y, y.detach().exp()
 
 
 @planted("backward-within")

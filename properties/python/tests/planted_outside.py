@@ -1,7 +1,5 @@
 """Modules that change what lies outside of them, or hangs on what they hold: generators, arguments, tags, hooks."""
 
-from __future__ import annotations
-
 import array
 import collections
 import functools

@@ -1,12 +1,10 @@
 """Modules whose states change in the backward, or between it and the forward, or stay changed after early stop; and
 those that lose gradients where what they return is not the reason."""
 
-from __future__ import annotations
-
 import queue
 
 import torch
-from modules import Inner, given, planted
+from modules import Inner, given, linear, planted
 from planted_computations import ids
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -190,7 +188,7 @@ def frozen_embedding(self, ids):
     return {"logits": x.tanh(), "hidden": [x]}
 
 
-@planted("switch-cuts-graph", last=lambda: nn.Linear(4, 4), gradient_checkpointing=True)
+@planted("switch-cuts-graph", last=linear, gradient_checkpointing=True)
 def cuts(self, x):
     if not self.gradient_checkpointing:
         return self.last(self.inner(x))

@@ -1,7 +1,5 @@
 """Modules whose states end as others under checkpointing, or decide what the recomputation does."""
 
-from __future__ import annotations
-
 import collections
 import contextvars
 import itertools

@@ -1,14 +1,12 @@
 """Modules that compute the same under checkpointing, though a naive look accuses them."""
 
-from __future__ import annotations
-
 import functools
 import math
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from modules import INPUTS, Inner, add_sound, given, sound
+from modules import INPUTS, Inner, add_sound, given, sound, then
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -57,6 +55,10 @@ add_sound(
         "LayerDrop": lambda self, x: x + self.inner(x) if torch.rand(()) < 0.7 else x * 1.0,
         "Complex": lambda self, x: torch.fft.rfft(self.inner(x)).abs(),
         "OwnFunction": lambda self, x: Cube.apply(self.inner(x)),
+        "InPlaceWithin": then(lambda y: (y.mul(2).relu_() + 1).mul_(2)),
+        "ReturnsViews": then(lambda y: (y[:, :2], y.t())),
+        "ReturnsManyKinds": then(lambda y: (y, None, y.argmax(-1), 3)),
+        "ReturnsLoss": then(lambda y: (y, y.square().mean())),
     }
 )
 INPUTS |= {
@@ -148,25 +150,6 @@ def attention(self, x, mask):
 
 
 @sound()
-def in_place_within(self, x):
-    y = self.inner(x)
-    y = y.mul(2).relu_()
-    return (y + 1).mul_(2)
-
-
-@sound()
-def returns_views(self, x):
-    y = self.inner(x)
-    return y[:, :2], y.t()
-
-
-@sound()
-def returns_many_kinds(self, x):
-    y = self.inner(x)
-    return y, None, y.argmax(-1), 3
-
-
-@sound()
 class Tied(Inner):
     def __init__(self) -> None:
         super().__init__()
@@ -219,12 +202,6 @@ def chooses_experts(self, x):
         rows, which = (chosen == i).nonzero(as_tuple=True)
         out = out.index_add(0, rows, expert(flat[rows]) * weights[rows, which, None])
     return out.view_as(x)
-
-
-@sound()
-def returns_loss(self, x):
-    y = self.inner(x)
-    return y, y.square().mean()
 
 
 @sound(base=nn.Module)

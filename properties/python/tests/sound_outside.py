@@ -1,14 +1,12 @@
 """Sound modules that move what lies outside of them, or read what hangs on what they hold."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import time
 
 import torch
 import torch.nn.functional as F
-from modules import Inner, given, sound
+from modules import Inner, given, linear, sound
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -131,7 +129,7 @@ def collects_per_forward(self, x):
     return checkpoint(block, x, use_reentrant=False)
 
 
-@sound(last=lambda: nn.Linear(4, 4), gradient_checkpointing=True)
+@sound(last=linear, gradient_checkpointing=True)
 def detaches_in_both(self, x):
     """The graph is cut with the switch and without."""
     x = self.inner(x) + x.detach()

@@ -1,7 +1,5 @@
 """What each cause advises makes the module safe that shows it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -57,42 +55,33 @@ def passes(decide):
     return lambda: Passes(decide)
 
 
-class Guarded(Inner):
-    """`update` is not called in the recomputation."""
-
-    recomputing = False
-
-    def __init__(self, update, **held):
-        super().__init__()
-        self.update = update
-        for name, value in held.items():
-            setattr(self, name, nn.Buffer(value) if name.startswith("buffer") else value)
-
-    def forward(self, x):
-        if not Guarded.recomputing:
-            self.update(self, x.detach())
-        return self.inner(x).tanh()
-
-
 class Recomputing:
+    now = False
+
     def __enter__(self):
-        Guarded.recomputing = True
+        Recomputing.now = True
 
     def __exit__(self, *_):
-        Guarded.recomputing = False
+        Recomputing.now = False
 
 
-def advances(name, start, value):
-    """What sets an attribute to a value that follows from it and the input."""
-    return lambda: Guarded(lambda m, x: setattr(m, name, value(getattr(m, name), x)), **{name: start})
+def guarded(start, advanced):
+    """What a state becomes follows from it and the input, and is not computed in the recomputation."""
+
+    def forward(self, x):
+        if not Recomputing.now:
+            self.state = advanced(self.state, x.detach())
+        return self.inner(x).tanh()
+
+    return maker(forward, None, state=start)
 
 
 GUARDED = {
-    "buffer-counter": advances("buffer", torch.zeros((), dtype=torch.long), lambda old, x: old + 1),
-    "buffer-average": lambda: Guarded(lambda m, x: m.buffer.lerp_(x.mean(0), 0.1), buffer=torch.zeros(4)),
-    "buffer-cache": advances("buffer", torch.zeros(1, 4), lambda old, x: torch.cat([old, x])),
-    "counter": advances("count", 0, lambda old, x: old + 1),
-    "tensor-attribute": advances("total", torch.zeros(4), lambda old, x: old + x.sum(0)),
+    "buffer-counter": guarded(lambda: nn.Buffer(torch.zeros((), dtype=torch.long)), lambda old, x: old + 1),
+    "buffer-average": guarded(lambda: nn.Buffer(torch.zeros(4)), lambda old, x: old.lerp_(x.mean(0), 0.1)),
+    "buffer-cache": guarded(lambda: nn.Buffer(torch.zeros(1, 4)), lambda old, x: torch.cat([old, x])),
+    "counter": guarded(0, lambda old, x: old + 1),
+    "tensor-attribute": guarded(lambda: torch.zeros(4), lambda old, x: old + x.sum(0)),
 }
 
 
@@ -130,14 +119,6 @@ def environment(x):
     return 1.0 if first else 2.0
 
 
-def within(context, layer):
-    def block(x):
-        with context():
-            return layer(x)
-
-    return lambda x: checkpoint(block, x)
-
-
 def around(make, width=4):
     """The layer that `make` makes is left out of the checkpoint."""
 
@@ -155,6 +136,11 @@ class BFloat16:
 
     def __exit__(self, *_):
         torch.set_default_dtype(self.before)
+
+
+def in_bfloat16(layer, x):
+    with BFloat16():
+        return layer(x)
 
 
 class Scaled(nn.Module):
@@ -240,18 +226,6 @@ def reads_mask(self, x, mask):
     return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
 
 
-def gets_option(self, x, options):
-    return (self.inner(x) * options.get("scale", 1.0)).tanh()
-
-
-def returns_clone(self, x):
-    return self.inner(x), self.inner.weight.clone()
-
-
-def writes_input(x):
-    return x.clone().mul_(2).tanh()
-
-
 def with_linear(function):
     layer = nn.Linear(4, 4)
     return lambda: lambda x: function(layer, x)
@@ -271,19 +245,11 @@ def strided(layer, x):
     return checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
 
 
-AS_PLANTED = (
-    "embedding",
-    "returns_detached",
-    "force",
-    "TakesDict",
-    "ReturnsDict",
-    "auxiliary_loss",
-    "asks_grad_mode",
-    "fast_path",
-)
-"""Modules that are safe without the reentrant variant, as they are advised."""
+SAFE_AS_PLANTED = {"embedding", "ReturnsDetached", "force", "TakesDict", "ReturnsDict"}
+SAFE_AS_PLANTED |= {"auxiliary_loss", "AsksGradMode", "fast_path"}
+"""Without the reentrant variant, which is what is advised."""
 FOLLOWED = {
-    **{cause: make for cause, make in PLANTED if make.__name__ in AS_PLANTED},
+    **{cause: make for cause, make in PLANTED if make.__name__ in SAFE_AS_PLANTED},
     **GUARDED,
     "rng-not-preserved": lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()),
     "random-state-moves": with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)),
@@ -297,7 +263,7 @@ FOLLOWED = {
     "graph-shared": maker(shares_hidden, None),
     "ragged-size": sound_outside.takes_nested_rows,
     "policy": maker(keeps, None),
-    "context-closed": lambda: within(BFloat16, nn.Linear(4, 4)),
+    "context-closed": with_linear(lambda layer, x: checkpoint(in_bfloat16, layer, x)),
     "subclass": Unwraps,
     "offloaded-strides": with_linear(strided),
     "batch-norm": lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)),
@@ -320,25 +286,27 @@ FOLLOWED = {
     "carried-state": lambda: Returns(lambda m, given, new: setattr(m, "last", new)),
     "argument-cache": lambda: Returns(lambda m, given, new: given.append(new)),
     "argument-changed": lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
-    "argument-written": lambda: writes_input,
-    "argument-consumed": maker(gets_option, INPUTS["Pops"]),
+    "argument-written": lambda: lambda x: x.clone().mul_(2).tanh(),
+    "argument-consumed": maker(lambda self, x, given: (self.inner(x) * given.get("scale", 1.0)).tanh(), None),
     "tag-lost": passes(lambda x: getattr(x, "scale", 1.0)),
-    "tag-changed": maker(reads_mask, INPUTS["marks_mask"]),
+    "tag-changed": maker(reads_mask, None),
     "early-stop": sound_outside.CountsDepthAndCleansUp,
     "changed-in-backward": ReadsBefore,
     "changed-before-backward": sound_outside.calls_within_region,
     "hooks-change-values": HalvesNothing,
-    "does-not-end": maker(returns_clone, None),
+    "does-not-end": maker(lambda self, x: (self.inner(x), self.inner.weight.clone()), None),
 }
 """By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed."""
 OPTIONS = {
-    **{cause: {"variants": "non_reentrant"} for cause, make in PLANTED if make.__name__ in AS_PLANTED},
+    **{cause: {"variants": "non_reentrant"} for cause, make in PLANTED if make.__name__ in SAFE_AS_PLANTED},
     **dict.fromkeys(GUARDED, {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}),
     "graph-shared": {"own": True},
 }
 ARGUMENTS = {
     "subclass": INPUTS["Multiplies"],
+    "argument-consumed": INPUTS["Pops"],
     "tag-lost": INPUTS["ReadsTag"],
+    "tag-changed": INPUTS["marks_mask"],
     "argument-cache": lambda: given(torch.randn(3, 4), []),
     "argument-changed": INPUTS["changes_object"],
 }

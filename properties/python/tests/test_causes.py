@@ -1,7 +1,5 @@
 """Each cause of the catalogue is named where it is planted, and modules that are sound are not accused."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -20,7 +18,7 @@ from rematch.safe.causes import CAUSES, computations, diagnose, states  # noqa: 
 
 PLANTED_ELSEWHERE = {"kernel-by-grad-mode", "compiler"}
 """No operator is known that has another kernel without gradients on the CPU and differs by more than rounding;
-test_compiled_step.py has a compiler that is wrong."""
+test_verdict.py has a compiler that is wrong."""
 
 
 @pytest.fixture

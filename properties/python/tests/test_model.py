@@ -1,12 +1,11 @@
 """judge_model() and models that checkpoint inside: their own switch, and their blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_safe import X, causes, conv  # noqa: E402
+from modules import causes  # noqa: E402
+from test_safe import X, conv  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
@@ -28,7 +27,7 @@ def test_what_a_model_checkpoints_inside_is_no_part_of_the_plain_run():
     blocks = nn.ModuleList(conv() for _ in range(2))
     verdict = judge(lambda x: through(blocks, x, True), X)
     assert list(verdict.tried) == ["own"] and not verdict.safe
-    assert causes(verdict.findings) == ["batch-norm"]
+    assert causes(verdict) == ["batch-norm"]
 
 
 class Stack(nn.Module):
@@ -111,7 +110,7 @@ class Scales(nn.Module):
 def test_a_flag_of_a_class_is_a_switch():
     verdict = judge_model(Scales(), X)
     assert verdict.switch == "the attribute gradient_checkpointing"
-    assert causes(finding for finding in verdict.findings if not finding.remark) == ["switch-changes-more"]
+    assert [finding.cause.name for finding in verdict.findings if not finding.remark] == ["switch-changes-more"]
 
 
 class Backbone(Scales):

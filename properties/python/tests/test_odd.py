@@ -1,7 +1,5 @@
 """Odd tensors, objects, functions, options and habits: none of them breaks what judges it, or what runs after it."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
@@ -20,7 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modules import maker  # noqa: E402
+from modules import causes, maker  # noqa: E402
 from odd import FUNCTIONS, HABITS, OBJECTS, STORED, TENSORS, WITHOUT_MEMORY, Block, Uses, X  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -73,10 +71,6 @@ def verdict_of(target, *args, scenarios=(FIRST,), variants=(REENTRANT, NON_REENT
             subject.end()
     assert "rematch" not in " ".join(finding.what for finding in verdict.findings)
     return verdict
-
-
-def causes(verdict):
-    return [finding.cause.name for finding in verdict.findings]
 
 
 def block(forward, **held):

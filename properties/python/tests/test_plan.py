@@ -1,7 +1,5 @@
 """plan_model() keeps its promises: bytes are measured, the choice is the cheapest, the model is left as it was."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

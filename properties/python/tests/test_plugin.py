@@ -1,13 +1,7 @@
 """The plugin of pytest judges a model without a test file."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from harness import run_module
 
 pytest.importorskip("torch")
 
@@ -31,12 +25,9 @@ def unsound():
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments):
     (folder / "models.py").write_text(MODELS, encoding="utf-8")
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), str(folder)])
-    command = [sys.executable, "-m", "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments]
-    environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_module(folder, "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments)
 
 
 def test_a_sound_model_passes(tmp_path):

@@ -1,7 +1,5 @@
 """The command line, `rematch` and `python -m rematch`: what it does itself, and what it leaves to the program."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -74,28 +72,23 @@ def refused(capsys, *words):
     return capsys.readouterr().err
 
 
-def test_a_framework_beside_the_package_is_judged_in_this_interpreter(started, monkeypatch, package):
-    installed(monkeypatch, "torch")
+@pytest.mark.parametrize(
+    ("modules", "chosen", "told"),
+    [
+        ([], {}, {}),
+        (["torch"], {}, {"REMATCH_PYTHON_PYTORCH": sys.executable}),
+        (["torch", "mlx"], {"REMATCH_PYTHON_MLX": "/chosen"}, {"REMATCH_PYTHON_PYTORCH": sys.executable}),
+        (["torch", "mlx"], {"REMATCH_PYTHON": "/for/all"}, {}),
+    ],
+)
+def test_a_framework_is_judged_in_this_interpreter_or_in_one_that_was_chosen(
+    started, monkeypatch, package, modules, chosen, told
+):
+    installed(monkeypatch, *modules)
+    for name, python in chosen.items():
+        monkeypatch.setenv(name, python)
     command.main(["laws", "--json"])
-    expected = {"REMATCH_PYTHON_PYTORCH": sys.executable}
-    assert started == [(package / "_program" / "bin" / "rematch", ["laws", "--json"], expected)]
-
-
-def test_a_python_that_was_chosen_is_left_alone(started, monkeypatch):
-    installed(monkeypatch, "torch", "mlx")
-    monkeypatch.setenv("REMATCH_PYTHON_MLX", "/chosen/python")
-    command.main(["laws"])
-    monkeypatch.delenv("REMATCH_PYTHON_MLX")
-    monkeypatch.setenv("REMATCH_PYTHON", "/for/all")
-    command.main(["laws"])
-    mine = {"REMATCH_PYTHON_PYTORCH": sys.executable, "REMATCH_PYTHON_MLX": "/chosen/python"}
-    assert [told for _, _, told in started] == [mine, {"REMATCH_PYTHON": "/for/all"}]
-
-
-def test_without_frameworks_the_program_looks_elsewhere(started, monkeypatch):
-    installed(monkeypatch)
-    command.main(["laws"])
-    assert [told for _, _, told in started] == [{}]
+    assert started == [(package / "_program" / "bin" / "rematch", ["laws", "--json"], chosen | told)]
 
 
 def test_a_slip_is_left_to_the_program_which_knows_all_its_commands(started):

@@ -1,7 +1,5 @@
 """The protocol's loop, with small subjects that need no framework."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """assert_checkpoint_safe(), on modules that are safe and on those that are not."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json
@@ -15,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import planted_outside  # noqa: E402, F401
-from modules import planted_as  # noqa: E402
+from modules import causes, planted_as  # noqa: E402
 from planted_states import Alternates, counts  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -34,10 +32,6 @@ def report_of(module, *inputs, **options):
     with pytest.raises(AssertionError) as caught:
         assert_checkpoint_safe(module, *(inputs or (X,)), **options)
     return str(caught.value)
-
-
-def causes(found):
-    return [finding.cause.name for finding in found]
 
 
 def test_a_transformer_block_with_dropout_is_safe():
@@ -209,7 +203,7 @@ HIDES = {
 
 @pytest.mark.parametrize("how", HIDES)
 def test_a_function_is_looked_into(how):
-    assert causes(findings(HIDES[how](conv()), X)) == ["batch-norm"]
+    assert causes(judge(HIDES[how](conv()), X)) == ["batch-norm"]
 
 
 def test_what_is_behind_a_function_is_left_as_it_was():
@@ -247,7 +241,7 @@ def test_modes_stay_as_the_module_arrives():
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_randomness_of_the_host_is_tried_with_several_seeds(seed):
-    assert causes(findings(planted_as("StochasticDepth")(), X, seed=seed)) == ["python-random"]
+    assert causes(judge(planted_as("StochasticDepth")(), X, seed=seed)) == ["python-random"]
 
 
 def test_a_fix_can_be_verified():

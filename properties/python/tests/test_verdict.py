@@ -1,6 +1,4 @@
-"""What a verdict of judge() rests on: what it counts, sees, rules out and leaves open."""
-
-from __future__ import annotations
+"""What a verdict of judge() rests on: what it counts, sees, rules out and leaves open, compiled or not."""
 
 import json
 import os
@@ -10,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from modules import maker  # noqa: E402
-from planted_states import freezes_itself  # noqa: E402
+from modules import causes, linear, maker  # noqa: E402
+from planted_states import freezes_itself, schedules  # noqa: E402
 from torch import nn  # noqa: E402
 
 from rematch.safe import judge  # noqa: E402
@@ -23,10 +21,6 @@ from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
 from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
-
-
-def causes(verdict):
-    return [finding.cause.name for finding in verdict.findings]
 
 
 def test_the_verdict_says_what_it_rests_on():
@@ -141,7 +135,7 @@ def test_tensors_that_exchange_their_memory_get_their_own_back():
         a.data, b.data = b.data, a.data
         return self.inner(x).tanh() + self.other(x)
 
-    module = maker(exchanges, None, other=lambda: nn.Linear(4, 4))()
+    module = maker(exchanges, None, other=linear)()
     before = [(p.data_ptr(), p.detach().clone()) for p in module.parameters()]
     judge(module, X)
     for parameter, (address, value) in zip(module.parameters(), before, strict=True):
@@ -201,3 +195,23 @@ def test_what_seldom_differs_between_plain_runs_is_not_held_against_a_module():
     with tempfile.TemporaryFile() as file:
         into = file.fileno()
         assert judge(maker(flaky, None, nn.Module)(), X).safe
+
+
+def a_backend_that_doubles_what_is_checkpointed(graph, inputs):
+    wrong = any("checkpoint" in str(node.target) for node in graph.graph.nodes)
+    return (lambda *given: [2 * out for out in graph(*given)]) if wrong else graph
+
+
+def test_a_compiled_step_is_tried_on_request():
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 4))
+    verdict = judge(block, torch.randn(2, 4), compile="aot_eager")
+    assert verdict.safe and "compiled by aot_eager" in verdict.tried["non_reentrant"]
+    verdict = judge(block, torch.randn(2, 4), compile=a_backend_that_doubles_what_is_checkpointed)
+    assert causes(verdict) == ["compiler"]
+
+
+def test_what_differs_without_the_compiler_is_not_its_fault():
+    verdict = judge(schedules(), torch.randn(2, 4), compile="aot_eager", variants="non_reentrant")
+    assert causes(verdict) == ["counter"]
+    assert "compiled by aot_eager" in [scenario.name for _, scenario in verdict.findings[0].shown]

@@ -1,7 +1,5 @@
 """watch() names what a recomputation computes differently in a running job, and changes nothing."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings
@@ -14,7 +12,7 @@ torch = pytest.importorskip("torch")
 import planted_computations  # noqa: E402, F401
 import planted_states  # noqa: E402, F401
 import torch.utils.checkpoint as library  # noqa: E402
-from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of  # noqa: E402
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, maker  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -82,16 +80,12 @@ def test_noise_in_a_router_is_named_and_the_routing_that_it_turns(reentrant):
 
 
 class Flips(TorchDispatchMode):
-    """A device on which the second topk chooses otherwise."""
-
-    seen = 0
+    """A device on which topk chooses otherwise."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.topk.default:
-            self.seen += 1
-            if self.seen == 2:
-                result[1].view(-1)[7] = 3 - result[1].view(-1)[7]
+            result[1].view(-1)[7] = 3 - result[1].view(-1)[7]
         return result
 
 
@@ -99,21 +93,18 @@ def test_a_routing_that_turns_by_itself_is_named_with_its_element():
     model = Transformer(use_reentrant=False)
     again = iter([nullcontext(), Flips(), nullcontext(), nullcontext()])
     model.options["context_fn"] = lambda: (nullcontext(), next(again))
-    Flips.seen = 1
     watch = trained(model)
     assert places(watch) == [("layers.1.moe.router", "aten.topk")]
     first = watch.findings[0].comparison.first
     assert (first.element, first.now, first.differing, first.elements) == (7, 3 - first.was, 1, 20)
-    assert str(watch.findings[0]) == (
-        "rematch.watch, step 1: layers.1.moe.router: aten.topk differs in the recomputation: "
-        f"element 7 is {first.now}, in the forward {first.was} (1 of 20 elements)"
-    )
+    said = "rematch.watch, step 1: layers.1.moe.router: aten.topk differs in the recomputation: "
+    said += f"element 7 is {first.now}, in the forward {first.was} (1 of 20 elements)"
+    assert str(watch.findings[0]) == said
 
 
 @VARIANTS
 def test_another_dropout_mask_is_named(reentrant):
-    model = Transformer(use_reentrant=reentrant, preserve_rng_state=False)
-    watch = trained(model)
+    watch = trained(Transformer(use_reentrant=reentrant, preserve_rng_state=False))
     # The last layer is recomputed first, and with it every other mask of its forward.
     assert places(watch)[0] == ("layers.3.dropout", "aten.bernoulli_.float")
     assert "draws random numbers" in str(watch.findings[0])
@@ -156,14 +147,11 @@ def test_a_state_is_compared_even_if_no_result_shows_it():
 
 @VARIANTS
 def test_an_operator_that_the_recomputation_alone_runs_is_named(reentrant):
-    class Turns(nn.Module):
-        calls = 0
+    def turns(self, x):
+        self.calls += 1
+        return x.sin() if self.calls % 2 else x.cos()
 
-        def forward(self, x):
-            self.calls += 1
-            return x.sin() if self.calls % 2 else x.cos()
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Turns()), reentrant)
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), maker(turns, None, calls=0)()), reentrant)
     with library.set_checkpoint_early_stop(False):
         watch = watched_step(model)
     assert places(watch) == [("inner.1", "aten.cos")]
@@ -172,14 +160,11 @@ def test_an_operator_that_the_recomputation_alone_runs_is_named(reentrant):
 
 @VARIANTS
 def test_a_rounding_is_told_or_else_counted(reentrant):
-    class Rounds(nn.Module):
-        factor = 1.0
+    def rounds(self, x):
+        self.factor, factor = 1 + 2**-23, self.factor
+        return x * factor
 
-        def forward(self, x):
-            self.factor, factor = 1 + 2**-23, self.factor
-            return x * factor
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Rounds(), nn.Tanh()), reentrant)
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), maker(rounds, None, factor=1.0)(), nn.Tanh()), reentrant)
     watch = watched_step(model)
     assert (places(watch), watch.rounded) == (([], 1) if reentrant else ([("inner.1", "aten.mul.Tensor")], 0))
 
@@ -222,8 +207,7 @@ def test_modules_of_the_catalogue_that_compute_something_else_are_named(make, re
 @VARIANTS
 @pytest.mark.parametrize("autocast", [{}, {"enabled": True}])
 def test_50_steps_of_a_sound_model_raise_no_alarm(reentrant, autocast):
-    model = Transformer(use_reentrant=reentrant)
-    watch = trained(model, 50, 2, **autocast)
+    watch = trained(Transformer(use_reentrant=reentrant), 50, 2, **autocast)
     assert (watch.steps_watched, watch.compared, watch.findings) == (25, 100, [])
 
 
@@ -331,17 +315,14 @@ def test_what_the_watch_cannot_do_is_said_and_training_goes_on(monkeypatch, brok
 @pytest.mark.parametrize("outer", [True, False])
 @pytest.mark.parametrize("inner", [True, False])
 def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
-    class Counts(nn.Module):
-        calls = 0
+    def differs(self, x):
+        self.calls += 1
+        return x * (2.0 if self.calls == self.other else 1.0)
 
-        def forward(self, x):
-            self.calls += 1
-            return x * (2.0 if self.calls == self.other else 1.0)
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Checkpointed(nn.Sequential(nn.Tanh(), Counts()), inner)), outer)
     for other in (0, 2, 3):
-        counts = model.inner[1].inner[1]
-        counts.calls, counts.other = 0, other
+        counts = maker(differs, None, calls=0, other=other)()
+        nested = Checkpointed(nn.Sequential(nn.Tanh(), counts), inner)
+        model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nested), outer)
         with silent(model) as watch, library.set_checkpoint_early_stop(False):
             model(rows()).exp().sum().backward()
         # The outermost region, and the one within, are recomputed once each.
@@ -411,7 +392,7 @@ def test_of_long_results_elements_at_equal_distances_are_kept():
     assert "of 16 that are kept of 512 elements" in str(watch.findings[0])
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@VARIANTS
 @pytest.mark.parametrize("how", ["a layer", "in place", "the model"])
 def test_what_is_compiled_stays_compiled_and_is_said_not_to_be_seen_once(how, reentrant):
     ended = []

@@ -1,16 +1,12 @@
 """Architectures of libraries are built small, and judged each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
+from harness import run_module
 
 pytest.importorskip("torch")
 
@@ -77,33 +73,27 @@ def test_a_crash_or_a_hang_costs_one_row(monkeypatch):
     assert records["raise"]["why"] == "KeyError: 'what'"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
 def test_the_command_goes_on_where_it_was(tmp_path):
     pytest.importorskip("transformers")
-    first = run(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
+    first = run_module(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
     assert first.returncode == 0, first.stderr
     assert "1 of 1" in first.stderr and LLAMA in (tmp_path / "rematch-zoo/ZOO.md").read_text()
     header, line = (tmp_path / "rematch-zoo/zoo.jsonl").read_text().splitlines()
     assert json.loads(header)["format"] == 1 and json.loads(line)["answer"] == "safe"
-    again = run(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
+    again = run_module(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
     assert again.returncode == 0 and " of " not in again.stderr
 
 
 def test_a_wrong_name_is_refused(tmp_path):
-    refused = run(tmp_path, "rematch", "zoo", "nowhere:Model")
+    refused = run_module(tmp_path, "rematch", "zoo", "nowhere:Model")
     assert refused.returncode == 2 and "library:name expected" in refused.stderr
 
 
 def test_pytest_judges_a_model_of_a_library(tmp_path):
     pytest.importorskip("timm")
     plugin = ("pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", "--rematch-model")
-    assert "1 passed" in run(tmp_path, *plugin, "timm:test_vit").stdout
-    missing = run(tmp_path, *plugin, "timm:nothing")
+    assert "1 passed" in run_module(tmp_path, *plugin, "timm:test_vit").stdout
+    missing = run_module(tmp_path, *plugin, "timm:nothing")
     assert missing.returncode == 1 and "timm has no model nothing" in missing.stdout
 
 
