@@ -148,6 +148,12 @@ def test_what_is_live_at_the_peak_adds_up_to_it():
     assert sum(parts.values()) == plan.measured
 
 
+def test_what_is_recomputed_at_the_peak_is_called_so():
+    """What goes into GELU and what comes out of it: 64 rows of 64 floats each."""
+    parts = dict(planned(mlp(3)).to_json()["peak"]["composition"])
+    assert parts["activations, recomputed"] == 2 * 64 * 64 * 4
+
+
 def test_a_plan_is_safe_by_all_that_judge_model_tries():
     model, x = mlp(3), torch.randn(64, 8)
     plan = planned(model, x)

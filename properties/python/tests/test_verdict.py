@@ -184,6 +184,19 @@ def test_numbers_that_differ_are_told_with_the_digits_that_differ(dtype):
     assert float(got) != float(had)
 
 
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (torch.ones(2).double(), "float64 (2,), before float32 (2,)"),
+        (torch.ones(1, 2), "float32 (1, 2), before float32 (2,)"),
+        (torch.ones(2).to_sparse(), "sparse_coo, before strided"),
+    ],
+)
+def test_equal_elements_of_another_dtype_shape_or_layout_differ(other, text):
+    (change,) = changes({"y": Leaf(BUFFER, torch.ones(2))}, {"y": Leaf(BUFFER, other)})
+    assert change.text == f"buffer y: {text}"
+
+
 def test_what_seldom_differs_between_plain_runs_is_not_held_against_a_module():
     """Its first checkpointed run is another, as one with a thread pool is now and then."""
 
