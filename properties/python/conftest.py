@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from harness import Copied, Harness
@@ -45,37 +46,21 @@ def torch_subject(starts: type[Harness]) -> Iterator[Harness]:
 
 
 @pytest.fixture(scope="module", params=["ddp", "fsdp2"])
-def parallel(request: pytest.FixtureRequest, starts: type[Harness]) -> Iterator[tuple[str, Harness]]:
+def parallel(request: pytest.FixtureRequest) -> tuple[str, Harness]:
     """The name of a subject that shares batches among ranks, and the subject."""
-    command = (sys.executable, "-m", "rematch", "pytorch", "--parallel", request.param)
-    with starts(*command) as harness:
-        harness.hello()
-        yield request.param, harness
+    return request.param, request.getfixturevalue(request.param)
 
 
-@pytest.fixture(scope="module")
-def ddp(starts: type[Harness]) -> Iterator[Harness]:
-    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "ddp") as harness:
-        harness.hello()
-        yield harness
+def among_ranks(name: str) -> Any:
+    """A fixture of a subject that runs in several processes."""
+
+    @pytest.fixture(scope="module", name=name)
+    def subject(starts: type[Harness]) -> Iterator[Harness]:
+        with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", name) as harness:
+            harness.hello()
+            yield harness
+
+    return subject
 
 
-@pytest.fixture(scope="module")
-def tp(starts: type[Harness]) -> Iterator[Harness]:
-    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "tp") as harness:
-        harness.hello()
-        yield harness
-
-
-@pytest.fixture(scope="module")
-def fsdp2(starts: type[Harness]) -> Iterator[Harness]:
-    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2") as harness:
-        harness.hello()
-        yield harness
-
-
-@pytest.fixture(scope="module")
-def fsdp2_tp(starts: type[Harness]) -> Iterator[Harness]:
-    with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", "fsdp2_tp") as harness:
-        harness.hello()
-        yield harness
+ddp, tp, fsdp2, fsdp2_tp = map(among_ranks, ("ddp", "tp", "fsdp2", "fsdp2_tp"))

@@ -1,7 +1,5 @@
 """Cases and what the harness sends with them, worked out for the tests' own small models."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -46,33 +44,45 @@ def _parameters(layer: dict[str, Any], x: Shape) -> list[tuple[str, Shape, float
         return [("all", (0,), 0, 0)] if "parameters" in layer["layer"] else []
     if kind == "embedding":
         return [("weight", (layer["vocabulary"], layer["features"]), -1, 1)]
+    biases = layer.get("bias", True)
     if kind in ("linear", "conv2d"):
         window = (layer["kernel"],) * 2 if kind == "conv2d" else ()
         shape = (layer["features"], x[1] if window else x[-1], *window)
         bound = 1 / np.sqrt(np.prod(shape[1:]))
-        weight = ("weight", shape, -bound, bound)
-        return [weight, ("bias", shape[:1], -bound, bound)][: 2 if layer.get("bias", True) else 1]
+        return [("weight", shape, -bound, bound), ("bias", shape[:1], -bound, bound)][: 1 + biases]
     if kind in ("gru", "lstm"):
         features = layer["features"]
         rows, bound = {"gru": 3, "lstm": 4}[kind] * features, 1 / np.sqrt(features)
-        shapes = (rows, x[2]), (rows, features), (rows,), (rows,)
-        roles = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        made = [(role, shape, -bound, bound) for role, shape in zip(roles, shapes, strict=True)]
-        return made if layer.get("bias", True) else made[:2]
+        shapes = {"weight_ih": (rows, x[2]), "weight_hh": (rows, features), "bias_ih": (rows,), "bias_hh": (rows,)}
+        return [(role, shape, -bound, bound) for role, shape in shapes.items()][: 2 + 2 * biases]
     if kind == "spectral_norm":
         shape = (layer["features"], x[-1])
-        weight, shift = ("weight", shape, 0.5, 1.5), ("bias", shape[:1], -0.5, 0.5)
-        return [weight, shift] if layer.get("bias", True) else [weight]
+        return [("weight", shape, 0.5, 1.5), ("bias", shape[:1], -0.5, 0.5)][: 1 + biases]
     if kind == "moe":
         shape, bound = (layer["experts"], x[-1]), 1 / np.sqrt(x[-1])
         return [("router", shape, -bound, bound), ("experts", (*shape, x[-1]), -bound, bound)]
     if kind in ("stochastic_depth", "early_exit"):
-        return [("weight", (x[-1], x[-1]), -1 / np.sqrt(x[-1]), 1 / np.sqrt(x[-1]))]
+        bound = 1 / np.sqrt(x[-1])
+        return [("weight", (x[-1], x[-1]), -bound, bound)]
     width = x[1] if kind in ("batch_norm", "group_norm") else x[-1]
-    scale, shift = ("weight", (width,), 0.5, 1.5), ("bias", (width,), -0.5, 0.5)
-    if kind == "rms_norm":
-        return [scale]
-    return [scale, shift] if kind.endswith("_norm") else []
+    norm = [("weight", (width,), 0.5, 1.5), ("bias", (width,), -0.5, 0.5)] if kind.endswith("_norm") else []
+    return norm[:1] if kind == "rms_norm" else norm
+
+
+def _buffers(layer: dict[str, Any], x: Shape) -> list[tuple[str, Any, float]]:
+    """Role, shape and the value of all elements."""
+    kind = layer["kind"]
+    if kind == "batch_norm":
+        return [("running_mean", x[1], 0), ("running_var", x[1], 1)]
+    if kind == "delayed_scaling":
+        return [("history", 4, 0)] if layer.get("fp8") else [("scale", 1, 1)]
+    if kind == "spectral_norm":
+        return [(role, extent, extent**-0.5) for role, extent in (("u", layer["features"]), ("v", x[-1]))]
+    if kind == "kv_cache":
+        return [("cache", (layer["kept"], x[2]), 0.5)]
+    if kind == "moe":
+        return [("load", layer["experts"], 0)]
+    return [("all", 0, 0)] if kind == "custom" and "state" in layer["layer"] else []
 
 
 def _operands(layer: dict[str, Any]) -> list[tuple[int, int]]:
@@ -132,36 +142,16 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
             own = _parameters(layer, operands[0])
             used.append(list(range(len(parameters), len(parameters) + len(own))))
             for role, shape, low, high in own:
-                frozen = layer.get("frozen", False)
-                parameters.append({"layer": i, "role": role, "frozen": frozen})
+                parameters.append({"layer": i, "role": role, "frozen": layer.get("frozen", False)})
                 values = random.uniform(low, high, shape)
                 if data == "small_integers":
                     values = _drawn(data, random, shape, dtype)
                 arrays["parameters"].append(encode(values.astype(dtype)))
-        if layer["kind"] == "batch_norm":
-            for role, value in (("running_mean", 0), ("running_var", 1)):
-                buffers.append({"layer": i, "role": role})
-                arrays["buffers"].append(encode(np.full(operands[0][1], value, dtype)))
-        if layer["kind"] == "delayed_scaling":
-            fp8 = layer.get("fp8", False)
-            buffers.append({"layer": i, "role": "history" if fp8 else "scale"})
-            arrays["buffers"].append(encode(np.zeros(4, dtype) if fp8 else np.ones(1, dtype)))
-        if layer["kind"] == "spectral_norm":
-            for role, extent in (("u", layer["features"]), ("v", operands[0][-1])):
-                buffers.append({"layer": i, "role": role})
-                arrays["buffers"].append(encode(np.full(extent, extent**-0.5, dtype)))
-        if layer["kind"] == "kv_cache":
-            buffers.append({"layer": i, "role": "cache"})
-            cache = np.full((layer["kept"], operands[0][2]), 0.5, dtype)
-            arrays["buffers"].append(encode(cache))
-        if layer["kind"] == "moe":
-            buffers.append({"layer": i, "role": "load"})
-            arrays["buffers"].append(encode(np.zeros(layer["experts"], dtype)))
+        for role, shape, value in _buffers(layer, operands[0]):
+            buffers.append({"layer": i, "role": role})
+            arrays["buffers"].append(encode(np.full(shape, value, dtype)))
         if layer["kind"] == "custom":
             custom.append({"layer": i, "shape": operands[0]})
-            if "state" in layer["layer"]:
-                buffers.append({"layer": i, "role": "all"})
-                arrays["buffers"].append(encode(np.zeros(0, dtype)))
         outputs.append(_outputs(layer, operands))
         shapes |= {(i, k): shape for k, shape in enumerate(outputs[i])}
     last = shapes[(len(layers) - 1, 0)]
@@ -172,17 +162,11 @@ def run_of(case: dict[str, Any]) -> dict[str, Any]:
         targets = [random.integers(0, columns, rows).astype("int32") for _ in range(forwards)]
     else:
         targets = [random.uniform(-1, 1, (rows, columns)).astype(dtype) for _ in range(forwards)]
-    model = {
-        "live": _live(layers, outputs),
-        "parameters": parameters,
-        "layer_parameters": used,
-        "buffers": buffers,
-        "custom_operands": custom,
-    }
+    model = {"live": _live(layers, outputs), "parameters": parameters, "layer_parameters": used}
+    model |= {"buffers": buffers, "custom_operands": custom}
     sent: dict[str, Any] = {**arrays, "inputs": [encode(a) for a in inputs], "targets": [encode(a) for a in targets]}
     if further:
-        made = [[encode(_input(case, random)) for _ in further] for _ in range(forwards)]
-        sent["further_inputs"] = made
+        sent["further_inputs"] = [[encode(_input(case, random)) for _ in further] for _ in range(forwards)]
     if protocol.get("reevaluate"):
         sent["reevaluation"] = encode(_input(case, random))
         if further:

@@ -1,8 +1,6 @@
 """Starts programs in Python as copies of one process that has imported PyTorch and nothing of this package:
 a program of its own would import it for longer than most tests take."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """The harness's side of the protocol, for tests: starts a subject and talks to it over pipes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -10,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cases import run_of
 from copies import Copy
 
 HERE = Path(__file__).parent
@@ -34,21 +33,11 @@ class Harness:
     def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Any:
         # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
         fixed = 'exec 3<&"$0" 4>&"$1"; shift; exec "$@"'
-        return subprocess.Popen(
-            ["bash", "-c", fixed, str(requests), str(answers), *command],
-            pass_fds=(requests, answers),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=HERE,
-            env=env,
-        )
+        words = ["bash", "-c", fixed, str(requests), str(answers), *command]
+        printed = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(words, pass_fds=(requests, answers), cwd=HERE, env=env, **printed)
 
-    @staticmethod
-    def sources() -> Path:
-        """Where the package lies."""
-        return SOURCES
-
-    def __enter__(self) -> Harness:
+    def __enter__(self) -> "Harness":
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -97,6 +86,12 @@ class Harness:
         """The records of the plain and the checkpointed run of what run_of() made."""
         return self.record(**sent, checkpointed=False, **plain), self.record(checkpointed=True)
 
+    def agreed(self, case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The records of the plain and the checkpointed run of a case, which have no error."""
+        records = self.both(run_of(case))
+        assert [record["error"] for record in records if "error" in record] == []
+        return records
+
     def export(self, sent: dict[str, Any], finding: str, **rest: Any) -> dict[str, Any]:
         """The answer to an export request."""
         self.send({"export": {"id": 3, **sent, "finding": finding, **rest}})
@@ -109,6 +104,25 @@ class Copied(Harness):
     def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Copy:
         assert command[0] == sys.executable
         return Copy(command[1:], (requests, answers), str(HERE), env)
+
+
+def peak_and_rest(trace: list[dict[str, Any]]) -> tuple[int, dict[int, int]]:
+    """The peak of what a trace of PyTorch's memory snapshots allocates, and what it does not free."""
+    peak, live = 0, {}
+    for entry in trace:
+        if entry["action"] == "alloc":
+            assert entry["addr"] not in live
+            live[entry["addr"]] = entry["size"]
+        elif entry["action"] == "free_completed":
+            del live[entry["addr"]]
+        peak = max(peak, sum(live.values()))
+    return peak, live
+
+
+def run_module(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m` with the package in a folder."""
+    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    return subprocess.run([sys.executable, "-m", *arguments], cwd=folder, env=env, capture_output=True, text=True)
 
 
 def run_alone(script: str, folder: Path) -> subprocess.CompletedProcess[str]:

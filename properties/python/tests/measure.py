@@ -6,8 +6,6 @@ Cases are small perceptrons of 2 to 6 layers. `by_cpu_time` counts the subject's
 time, so that it does not depend on what else the machine does (Linux only).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -22,12 +20,11 @@ KINDS = ["linear", "relu", "dropout", "layer_norm", "gelu", "tanh", "batch_norm"
 
 
 def random_case(random: np.random.Generator) -> dict[str, object]:
-    kinds = list(random.choice(KINDS, random.integers(1, 6)))
-    layers = ["linear", *map(str, kinds)]
+    layers = ["linear", *map(str, random.choice(KINDS, random.integers(1, 6)))]
     cut = int(random.integers(1, len(layers) + 1))
     variant = str(random.choice(["reentrant", "non_reentrant"]))
-    case = chain(*layers, plan={"segments": [segment(0, cut, variant)]}, protocol={"input_requires_grad": True})
-    return {**case, "seed": int(random.integers(1 << 31))}
+    plan, seed = {"segments": [segment(0, cut, variant)]}, int(random.integers(1 << 31))
+    return chain(*layers, plan=plan, protocol={"input_requires_grad": True}, seed=seed)
 
 
 def processor_seconds(pid: int) -> float:
@@ -42,33 +39,19 @@ def main() -> None:
     parser.add_argument("--observe", default="cheap")
     arguments = parser.parse_args()
     random = np.random.default_rng(1)
-    runs = [run_of(random_case(random)) for _ in range(arguments.cases)]
-    again = {"checkpointed": True}
-    if arguments.observe == "all":
-        for run in runs:
-            run["layer_values"] = True
-    command = (sys.executable, "-m", "rematch", "pytorch", "--observe", arguments.observe)
-    with Harness(*command) as harness:
+    more = {"layer_values": True} if arguments.observe == "all" else {}
+    runs = [{**run_of(random_case(random)), **more} for _ in range(arguments.cases)]
+    with Harness(sys.executable, "-m", "rematch", "pytorch", "--observe", arguments.observe) as harness:
         harness.hello()
         for run in runs[:20]:
-            harness.record(**run)
-            harness.record(**again)
+            harness.both(run)
         begin, used = time.perf_counter(), processor_seconds(harness.process.pid)
         for run in runs:
-            harness.record(**run)
-            harness.record(**again)
+            harness.both(run)
         wall = time.perf_counter() - begin
         used = processor_seconds(harness.process.pid) - used
-    print(
-        json.dumps(
-            {
-                "observe": arguments.observe,
-                "cases": len(runs),
-                "cases_per_second": round(len(runs) / wall, 1),
-                "by_cpu_time": round(len(runs) / used, 1),
-            }
-        )
-    )
+    rates = {"cases_per_second": round(len(runs) / wall, 1), "by_cpu_time": round(len(runs) / used, 1)}
+    print(json.dumps({"observe": arguments.observe, "cases": len(runs), **rates}))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,6 @@ without a watch, one with a watch that does not look, and a watched one, in any 
 a median of ratios within a round, by processor time. `every_100` is the cost of watch(model) in percent.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random
@@ -60,14 +58,8 @@ def figures(width: int, rows: int, length: int, rounds: int, reentrant: bool) ->
             assert watch is None or watch.compared == 4 * (every == 1) and not watch.findings
     plain = times[None][3:]
     ratios = [statistics.median(b / a for a, b in zip(plain, times[e][3:], strict=True)) for e in (1 << 30, 1)]
-    return {
-        "width": width,
-        "tokens": rows * length,
-        "step_ms": round(1000 * statistics.median(plain), 1),
-        "unwatched": round(ratios[0], 4),
-        "watched": round(ratios[1], 2),
-        "every_100": round(ratios[1] - 1, 2),
-    }
+    of_steps = {"unwatched": round(ratios[0], 4), "watched": round(ratios[1], 2), "every_100": round(ratios[1] - 1, 2)}
+    return {"width": width, "tokens": rows * length, "step_ms": round(1000 * statistics.median(plain), 1), **of_steps}
 
 
 def main() -> None:

@@ -1,7 +1,5 @@
 """Odd tensors, objects, functions and habits, by name: a function that makes each."""
 
-from __future__ import annotations
-
 import array
 import collections
 import contextvars
@@ -77,30 +75,25 @@ class Slots:
         self.a = torch.ones(2)
 
 
+def fails(error, text):
+    """A method that raises an error."""
+
+    def method(*_):
+        raise error(text)
+
+    return method
+
+
 class Raises:
     """Each special method fails but those of objects."""
 
-    def __eq__(self, other):
-        raise ValueError("no comparison")
-
+    __eq__ = __bool__ = __len__ = __repr__ = fails(ValueError, "not of this kind")
     __hash__ = object.__hash__
-
-    def __bool__(self):
-        raise ValueError("no truth")
-
-    def __len__(self):
-        raise ValueError("no length")
-
-    def __repr__(self):
-        raise ValueError("no text")
 
 
 class NoCopy:
-    def __deepcopy__(self, memo):
-        raise TypeError("no copy")
-
-    def __reduce_ex__(self, protocol):
-        raise ValueError("no pickle")
+    __deepcopy__ = fails(TypeError, "no copy")
+    __reduce_ex__ = fails(ValueError, "no pickle")
 
 
 class Anything:
@@ -120,38 +113,24 @@ class BadSlot:
 
 
 class BadDict(dict):
-    def items(self):
-        raise RuntimeError("no items")
-
-    def clear(self):
-        raise RuntimeError("no clear")
+    items = clear = fails(RuntimeError, "no items")
 
 
 class BadMapping(collections.abc.Mapping):
-    def __getitem__(self, key):
-        raise KeyError(key)
+    """Has one key, and nothing there."""
 
-    def __iter__(self):
-        return iter(("a",))
-
-    def __len__(self):
-        return 1
+    __getitem__ = fails(KeyError, "a")
+    __len__ = lambda self: 1  # noqa: E731
+    __iter__ = lambda self: iter("a")  # noqa: E731
 
 
 class BadList(list):
-    def __iter__(self):
-        raise RuntimeError("no elements")
+    __iter__ = fails(RuntimeError, "no elements")
 
 
 class BadIterator:
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        raise RuntimeError("no next")
-
-    def __getstate__(self):
-        raise RuntimeError("no state")
+    __iter__ = lambda self: self  # noqa: E731
+    __next__ = __getstate__ = fails(RuntimeError, "no next")
 
 
 class FillsItself(dict):
@@ -205,18 +184,11 @@ VIEWS = {
     "empty": lambda t: t[:0],
     "a number": lambda t: t[0, 0],
 }
-DTYPES = [
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.complex64,
-    torch.int64,
-    torch.uint8,
-    torch.bool,
-]
+DTYPES = ["float32", "float64", "float16", "bfloat16", "complex64", "int64", "uint8", "bool"]
 TENSORS = {
-    f"{d}, {how}".removeprefix("torch."): (lambda d=d, v=v: v(MATRIX.to(d))) for d in DTYPES for how, v in VIEWS.items()
+    f"{dtype}, {how}": lambda dtype=dtype, view=view: view(MATRIX.to(getattr(torch, dtype)))
+    for dtype in DTYPES
+    for how, view in VIEWS.items()
 }
 LAYOUTS = {
     "coo": lambda t: t.to_sparse(),
@@ -249,46 +221,33 @@ WITHOUT_MEMORY = {
     "of a graph": lambda: torch.ones(2, requires_grad=True) * 2,
     "with a history": with_history,
 }
+OF_THREADS = [queue.Queue, queue.LifoQueue, threading.RLock, threading.Event, threading.Condition, threading.Semaphore]
+OF_OTHERS = [threading.local, socket.socket, itertools.count, weakref.WeakValueDictionary, unittest.mock.MagicMock]
+OF_OURS = [Slots, BadSlot, Raises, Anything, FillsItself, BadMapping, BadIterator, torch.Generator]
 OBJECTS = {
+    **{kind.__name__: kind for kind in (*OF_THREADS, *OF_OTHERS, *OF_OURS)},
     "array of objects": lambda: np.array([1, "a", None], dtype=object),
     "structured array": lambda: np.zeros(3, dtype=[("a", "i4"), ("b", "f4")]),
     "array that is not to be written": lambda: np.broadcast_to(np.ones(1), (4,)),
     "array of dates": lambda: np.array(["2020-01-01"], dtype="datetime64[D]"),
     "generator of numpy": lambda: np.random.default_rng(0),
-    "generator of torch": lambda: torch.Generator(),
     "nan": lambda: float("nan"),
     "file": tempfile.TemporaryFile,
-    "socket": socket.socket,
     "stream": lambda: io.StringIO("a"),
-    "queue": lambda: queue.Queue(),
-    "lifo queue": lambda: queue.LifoQueue(),
     "lock": threading.Lock,
-    "reentrant lock": threading.RLock,
-    "event": threading.Event,
-    "condition": threading.Condition,
-    "semaphore": threading.Semaphore,
     "barrier": lambda: threading.Barrier(2),
-    "thread local": threading.local,
     "thread": lambda: threading.Thread(target=print),
     "context variable": lambda: contextvars.ContextVar("v"),
     "generator": lambda: (i for i in range(3)),
     "iterator of a list": lambda: iter([1, 2]),
-    "iterator that fails": BadIterator,
-    "counter": lambda: itertools.count(),
     "iterator of a loader": lambda: iter(DataLoader([1, 2, 3])),
     "module": lambda: types,
     "enum": lambda: Colour.RED,
     "frozen data class": lambda: Frozen(1, torch.ones(2)),
-    "slots": Slots,
-    "slot that cannot be read": BadSlot,
-    "comparison raises": Raises,
     "cannot be copied": NoCopy,
-    "answers everything": Anything,
     "chain": lambda: chain(3000),
     "cycle": cycle,
-    "dict that fills itself": FillsItself,
     "dict that fails": lambda: BadDict(a=1),
-    "mapping that fails": BadMapping,
     "list that fails": lambda: BadList([1]),
     "default dict": lambda: collections.defaultdict(list),
     "ordered dict": lambda: collections.OrderedDict(a=1),
@@ -297,9 +256,7 @@ OBJECTS = {
     "set": lambda: {(1, 2), ("a", 3)},
     "named tuple": lambda: Point(torch.ones(1), 2),
     "mapping proxy": lambda: types.MappingProxyType({"a": 1}),
-    "weak dictionary": weakref.WeakValueDictionary,
     "weak reference": lambda: weakref.ref(X),
-    "mock": unittest.mock.MagicMock,
     "array": lambda: array.array("d", [1.0]),
     "memory view": lambda: memoryview(bytearray(b"abc")),
     "ctypes": lambda: (ctypes.c_int * 3)(1, 2, 3),
@@ -334,16 +291,9 @@ FUNCTIONS = {
 }
 
 
-def exchanged(place, name, value):
-    def enter():
-        kept = getattr(place, name)
-        setattr(place, name, value(kept))
-        return kept
-
-    return enter, lambda kept: setattr(place, name, kept)
-
-
 def entered(make):
+    """What enters the context that `make` makes, and what leaves it."""
+
     def enter():
         context = make()
         context.__enter__()
@@ -352,33 +302,34 @@ def entered(make):
     return enter, lambda context: context.__exit__(None, None, None)
 
 
+def replaced(where, name, value):
+    return entered(lambda: unittest.mock.patch.object(where, name, value))
+
+
 def in_environment(name):
     return (lambda: os.environ.__setitem__(name, "1")), (lambda _: os.environ.pop(name))
 
 
-def of_gelu():
-    kept, F.gelu = F.gelu, torch.tanh
-    return kept
+def switched(get, switch, value):
+    return (lambda: (get(), switch(value))[0]), switch
 
 
 HABITS = {
-    "sys.stdout": exchanged(sys, "stdout", lambda _: io.StringIO()),
-    "sys.stderr": exchanged(sys, "stderr", lambda _: io.StringIO()),
-    "the working directory": ((lambda: (os.getcwd(), os.chdir("/"))[0]), os.chdir),
+    "sys.stdout": replaced(sys, "stdout", io.StringIO()),
+    "sys.stderr": replaced(sys, "stderr", io.StringIO()),
+    "the working directory": switched(os.getcwd, os.chdir, "/"),
     "the garbage collector": (gc.disable, lambda _: gc.enable()),
-    "the recursion limit": ((lambda: (sys.getrecursionlimit(), sys.setrecursionlimit(5000))[0]), sys.setrecursionlimit),
+    "the recursion limit": switched(sys.getrecursionlimit, sys.setrecursionlimit, 5000),
     "the filters of warnings": entered(lambda: warnings.catch_warnings(action="error")),
-    "the handlers of signals": (
-        lambda: signal.signal(signal.SIGUSR1, lambda *_: None),
-        lambda kept: signal.signal(signal.SIGUSR1, kept),
+    "the handlers of signals": switched(
+        lambda: signal.getsignal(signal.SIGUSR1),
+        lambda handler: signal.signal(signal.SIGUSR1, handler),
+        lambda *_: None,
     ),
-    "the level of logging": (lambda: logging.disable(50), lambda _: logging.disable(0)),
+    "the level of logging": switched(lambda: 0, logging.disable, 50),
     "os.environ['TORCH_ODD']": in_environment("TORCH_ODD"),
     "os.environ['ODD']": in_environment("ODD"),
-    "functions of torch.nn.functional": (of_gelu, lambda kept: setattr(F, "gelu", kept)),
+    "functions of torch.nn.functional": replaced(F, "gelu", torch.tanh),
     "anomaly mode of PyTorch": entered(lambda: torch.autograd.set_detect_anomaly(True)),
-    "the default dtype of PyTorch": (
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda _: torch.set_default_dtype(torch.float32),
-    ),
+    "the default dtype of PyTorch": switched(torch.get_default_dtype, torch.set_default_dtype, torch.float64),
 }

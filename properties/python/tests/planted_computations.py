@@ -1,97 +1,73 @@
 """Modules whose recomputation computes something else, or whose region gets no gradient."""
 
-from __future__ import annotations
-
 import functools
 import time
 import uuid
-from typing import Any
 
 import torch
-from planted import INPUTS, Inner, planted
+from modules import INPUTS, Inner, given, linear, plant, planted, then
 from sound import Lora
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-
-@planted("cache-filled")
-class Remembers(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.known = None
-
-    def forward(self, x):
-        if self.known is None:
-            self.known = self.inner(x).detach().exp()
-        return self.inner(x).tanh() * self.known
-
-
-@planted("no-input-requires-grad")
-def embedding() -> Any:
-    return nn.Embedding(5, 3)
-
-
-INPUTS["embedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
-
-
-@planted("nested-output")
-class ReturnsDict(Inner):
-    def forward(self, x):
-        return {"hidden": self.inner(x).tanh()}
-
-
-@planted("nested-output")
-class ReturnsList(Inner):
-    def forward(self, x):
-        return [self.inner(x).tanh()]
-
-
-@planted("nested-output")
-class ReturnsMixed(Inner):
-    def forward(self, x):
-        y = self.inner(x)
-        return y, {"aux": y.square().mean()}
-
-
-@planted("nested-input")
-class TakesDict(Inner):
-    def forward(self, x, more):
-        return self.inner(x) + more["bias"].sin()
-
-
-INPUTS["TakesDict"] = lambda: ((torch.randn(3, 4), {"bias": torch.randn(3, 4, requires_grad=True)}), {})
-
-
-@planted("side-output")
-class AuxiliaryLoss(Inner):
-    def forward(self, x):
-        y = self.inner(x)
-        self.loss = y.square().mean()
-        return y
-
-
-@planted("grad-mode")
-class AsksGradMode(Inner):
-    def forward(self, x):
-        y = self.inner(x)
-        return y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()
-
-
-@planted("fast-path")
-def fast_path() -> Any:
-    """Where gradients are off, it leaves out what is padded."""
-    return nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
-
-
-INPUTS["fast_path"] = lambda: (
-    (torch.randn(2, 5, 8),),
-    {"src_key_padding_mask": torch.tensor([[False] * 5, [False] * 3 + [True] * 2])},
+plant(
+    {
+        "no-input-requires-grad:embedding": lambda: nn.Embedding(5, 3),
+        "nested-output:ReturnsDict": lambda self, x: {"hidden": self.inner(x).tanh()},
+        "nested-output:ReturnsList": lambda self, x: [self.inner(x).tanh()],
+        "nested-output:ReturnsMixed": then(lambda y: (y, {"aux": y.square().mean()})),
+        "detached-output:ReturnsDetached": then(lambda y: (y, y.detach().exp())),
+        "grad-mode:AsksGradMode": then(lambda y: y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()),
+        "nested-input:TakesDict": lambda self, x, more: self.inner(x) + more["bias"].sin(),
+        # Where gradients are off, it leaves out what is padded.
+        "fast-path:fast_path": lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2
+        ).eval(),
+        "saved-before-filled:rrelu": lambda: nn.Sequential(nn.Linear(4, 64), nn.RReLU()),
+        "kept-then-written:recurrent": lambda: nn.GRU(8, 4),
+        "clock-or-entropy:ReadsClock": lambda self, x: (self.inner(x) * time.perf_counter()).sin(),
+        "clock-or-entropy:ReadsEntropy": lambda self, x: (self.inner(x) * (uuid.uuid4().int % 97)).sin(),
+        "names-changed:renamed": lambda: nn.Sequential(
+            *(checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2))
+        ),
+        # The same operator of the same tensors, with another argument.
+        "grad-mode:OtherArgument": lambda self, x: nn.functional.gelu(
+            self.inner(x), approximate="none" if torch.is_grad_enabled() else "tanh"
+        ),
+    }
 )
 
 
+def ids():
+    return given(torch.tensor([1, 2, 4]))
+
+
+PADDED = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+INPUTS |= {
+    "embedding": ids,
+    "TakesDict": lambda: given(torch.randn(3, 4), {"bias": torch.randn(3, 4, requires_grad=True)}),
+    "fast_path": lambda: given(torch.randn(2, 5, 8), src_key_padding_mask=PADDED),
+    "recurrent": lambda: given(torch.randn(2, 5, 8)),
+}
+
+
+@planted("cache-filled", known=None)
+def remembers(self, x):
+    if self.known is None:
+        self.known = self.inner(x).detach().exp()
+    return self.inner(x).tanh() * self.known
+
+
+@planted("side-output")
+def auxiliary_loss(self, x):
+    y = self.inner(x)
+    self.loss = y.square().mean()
+    return y
+
+
 @planted("context-closed")
-def default_dtype() -> Any:
+def default_dtype():
     layer = nn.Linear(4, 4)
 
     def block(x):
@@ -108,77 +84,47 @@ def default_dtype() -> Any:
 
 
 @planted("rng-not-preserved")
-def not_preserved() -> Any:
+def not_preserved():
     layer = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh())
     return lambda x: checkpoint(layer, x, use_reentrant=False, preserve_rng_state=False)
 
 
-@planted("saved-before-filled")
-def rrelu() -> Any:
-    return nn.Sequential(nn.Linear(4, 64), nn.RReLU())
-
-
-@planted("switch-makes-leaf")
-class WritesToEmbedding(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(5, 4)
-        self.last = nn.Linear(4, 4)
-        self.gradient_checkpointing = True
-
-    def forward(self, ids):
-        x = self.embedding(ids)
-        if self.gradient_checkpointing:
-            x.requires_grad_()
+@planted("switch-makes-leaf", ids, embedding=lambda: nn.Embedding(5, 4), last=linear, gradient_checkpointing=True)
+def writes_to_embedding(self, ids):
+    x = self.embedding(ids)
+    if not self.gradient_checkpointing:
         x += 1
-        return self.last(
-            checkpoint(self.inner, x, use_reentrant=False) if self.gradient_checkpointing else self.inner(x)
-        )
-
-
-INPUTS["WritesToEmbedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
+        return self.last(self.inner(x))
+    x.requires_grad_()
+    x += 1
+    return self.last(checkpoint(self.inner, x, use_reentrant=False))
 
 
 @planted("offloaded-strides")
-def sliced() -> Any:
+def sliced():
     layer = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     return lambda x: checkpoint(layer, torch.stack([x, x])[:, :2], use_reentrant=False)
 
 
-@planted("switch-changes-more")
-class SwitchesPrefix(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gradient_checkpointing = True
-
-    def forward(self, x):
-        if self.gradient_checkpointing:
-            return checkpoint(self.inner, x * 1.5, use_reentrant=False)
-        return self.inner(x)
+@planted("switch-changes-more", gradient_checkpointing=True)
+def switches_prefix(self, x):
+    if self.gradient_checkpointing:
+        return checkpoint(self.inner, x * 1.5, use_reentrant=False)
+    return self.inner(x)
 
 
-@planted("not-checkpointed")
-class OnlyInTraining(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gradient_checkpointing = True
-
-    def forward(self, x):
-        if self.gradient_checkpointing and self.training:
-            return checkpoint(self.inner, x, use_reentrant=False)
-        return self.inner(x)
+@planted("not-checkpointed", gradient_checkpointing=True)
+def only_in_training(self, x):
+    if self.gradient_checkpointing and self.training:
+        return checkpoint(self.inner, x, use_reentrant=False)
+    return self.inner(x)
 
 
-@planted("switch-drops-output")
-class DropsCache(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gradient_checkpointing = True
-
-    def forward(self, x):
-        if self.gradient_checkpointing:
-            return {"y": checkpoint(self.inner, x, use_reentrant=False)}
-        return {"y": self.inner(x), "cache": x.detach() * 2}
+@planted("switch-drops-output", gradient_checkpointing=True)
+def drops_cache(self, x):
+    if self.gradient_checkpointing:
+        return {"y": checkpoint(self.inner, x, use_reentrant=False)}
+    return {"y": self.inner(x), "cache": x.detach() * 2}
 
 
 class Tagged(torch.Tensor):
@@ -193,7 +139,7 @@ class Tagged(torch.Tensor):
         return out
 
 
-@planted("subclass")
+@planted("subclass", lambda: given(torch.tensor([0.3, 0.5]).as_subclass(Tagged)))
 class Multiplies(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -203,91 +149,48 @@ class Multiplies(nn.Module):
         return (x * self.w).sin()
 
 
-INPUTS["Multiplies"] = lambda: ((torch.tensor([0.3, 0.5]).as_subclass(Tagged),), {})
-
-
-@planted("kept-then-written")
-def recurrent() -> Any:
-    return nn.GRU(8, 4)
-
-
-INPUTS["recurrent"] = lambda: ((torch.randn(2, 5, 8),), {})
-
-
 @planted("graph-shared")
-class ClosesOverHidden(Inner):
-    def forward(self, x):
-        x = self.inner(x)
-        hidden = x.exp()
-        for _ in range(2):
-            x = checkpoint(lambda y: (y * hidden).tanh(), x, use_reentrant=True)
-        return x
+def closes_over_hidden(self, x):
+    x = self.inner(x)
+    hidden = x.exp()
+    for _ in range(2):
+        x = checkpoint(lambda y: (y * hidden).tanh(), x, use_reentrant=True)
+    return x
 
 
 @planted("grad-mode")
-class HooksTensor(Inner):
-    def forward(self, x):
-        y = self.inner(x)
-        y.register_hook(lambda gradient: gradient * 2)
-        return y.tanh()
+def hooks_tensor(self, x):
+    y = self.inner(x)
+    y.register_hook(lambda gradient: gradient * 2)
+    return y.tanh()
 
 
 @planted("written-in-place")
-class WritesAfterwards(Inner):
-    def forward(self, x):
-        x = self.inner(x)
-        y = checkpoint(lambda z: z.tanh().exp(), x, use_reentrant=False)
-        x.add_(1)
-        return y
+def writes_afterwards(self, x):
+    x = self.inner(x)
+    y = checkpoint(lambda z: z.tanh().exp(), x, use_reentrant=False)
+    x.add_(1)
+    return y
 
 
 @planted("view-written")
-class WritesToView(Inner):
-    def forward(self, x):
-        y = checkpoint(lambda z: z.view(-1), self.inner(x), use_reentrant=True)
-        return y.mul_(2)
+def writes_to_view(self, x):
+    return checkpoint(lambda z: z.view(-1), self.inner(x), use_reentrant=True).mul_(2)
 
 
 @planted("policy")
-class KeepsWhatIsWritten(Inner):
-    def forward(self, x):
-        def policy(context, op, *args, **kwargs):
-            return CheckpointPolicy.MUST_SAVE
+def keeps_what_is_written(self, x):
+    def policy(context, op, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE
 
-        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-        return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
-
-
-@planted("detached-output")
-class ReturnsDetached(Inner):
-    def forward(self, x):
-        y = self.inner(x)
-        return y, y.detach().exp()
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
 
 
 @planted("backward-within")
-class Force(Inner):
-    def forward(self, x):
-        energy = self.inner(x).square().sum()
-        (force,) = torch.autograd.grad(energy, x, create_graph=True)
-        return force
-
-
-@planted("clock-or-entropy")
-class ReadsClock(Inner):
-    def forward(self, x):
-        return (self.inner(x) * time.perf_counter()).sin()
-
-
-@planted("clock-or-entropy")
-class ReadsEntropy(Inner):
-    def forward(self, x):
-        return (self.inner(x) * (uuid.uuid4().int % 97)).sin()
-
-
-@planted("names-changed")
-def renamed() -> Any:
-    return nn.Sequential(*(checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2)))
+def force(self, x):
+    (gradient,) = torch.autograd.grad(self.inner(x).square().sum(), x, create_graph=True)
+    return gradient
 
 
 @planted("cache-filled")
@@ -305,8 +208,7 @@ class CachesCall(nn.Module):
 class RemembersOutput(Inner):
     """The output that is kept from the forward has no graph in a reentrant recomputation."""
 
-    key = None
-    value = None
+    key = value = None
 
     def forward(self, x):
         key = x.detach().tolist()
@@ -326,16 +228,8 @@ class ReturnsDictInside(Inner):
         return {"y": y, "auxiliary": y.square().mean()}
 
 
-@planted("grad-mode")
-class OtherArgument(Inner):
-    """The same operator of the same tensors, with another argument."""
-
-    def forward(self, x):
-        return nn.functional.gelu(self.inner(x), approximate="none" if torch.is_grad_enabled() else "tanh")
-
-
 @planted("context-closed")
-def cached_parametrization() -> Any:
+def cached_parametrization():
     """Within cached(), the second use of the weight costs nothing; the backward is outside."""
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
 
@@ -359,16 +253,10 @@ class DetachesFirst(Inner):
         return (y + x).tanh()
 
 
-@planted("does-not-end")
-class ReturnsItsParameter(Inner):
+@planted("does-not-end", scale=lambda: nn.Parameter(torch.ones(4)))
+def returns_its_parameter(self, x):
     """The reentrant variant makes the region the history of the parameter, and its backward needs itself."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.nn.Parameter(torch.ones(4))
-
-    def forward(self, x):
-        return self.inner(x), self.scale
+    return self.inner(x), self.scale
 
 
 # Safe elsewhere, but not where what comes before it is frozen, too.

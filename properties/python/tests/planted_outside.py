@@ -1,7 +1,5 @@
 """Modules that change what lies outside of them, or hangs on what they hold: generators, arguments, tags, hooks."""
 
-from __future__ import annotations
-
 import array
 import collections
 import functools
@@ -9,124 +7,26 @@ import random
 
 import numpy as np
 import torch
-from planted import INPUTS, Inner, planted
+from modules import INPUTS, given, plant, planted
 from torch import nn
 
-
-@planted("numpy-random")
-class NumpyNoise(nn.Module):
-    def forward(self, x):
-        return torch.tanh(x * torch.from_numpy(np.random.rand(*x.shape).astype("float32")))
-
-
-@planted("python-random")
-class PythonNoise(nn.Module):
-    def forward(self, x):
-        return torch.tanh(x * random.random())
-
-
-@planted("python-random")
-class StochasticDepth(Inner):
-    def forward(self, x):
-        return x + self.inner(x) if random.random() < 0.9 else x * 1.0
-
-
-@planted("own-generator")
-class OwnGenerator(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = torch.Generator().manual_seed(1)
-
-    def forward(self, x):
-        return torch.sin(x * torch.rand(x.shape, generator=self.generator))
-
-
-@planted("own-generator")
-class OwnNumpy(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = np.random.default_rng(1)
-
-    def forward(self, x):
-        return torch.sin(x * float(self.generator.random()))
-
-
-@planted("own-generator")
-class OwnRandom(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.generator = random.Random(1)
-
-    def forward(self, x):
-        return torch.sin(x * self.generator.random())
-
-
-@planted("argument-written")
-class InPlace(nn.Module):
-    def forward(self, x):
-        return x.mul_(2).tanh()
-
-
-@planted("argument-cache")
-class Cache(Inner):
-    def forward(self, x, past):
-        past.append(self.inner(x).detach())
-        return torch.stack(past).sum(0).tanh() * x
-
-
-INPUTS["Cache"] = lambda: ((torch.randn(3, 4), [torch.ones(3, 4)]), {})
-
-
-@planted("argument-cache")
-class CacheByKey(Inner):
-    def forward(self, x, past=None):
-        past["keys"] = torch.cat([past["keys"], x.detach()]) if "keys" in past else x.detach()
-        return self.inner(x) * past["keys"].sum(0).tanh()
-
-
-INPUTS["CacheByKey"] = lambda: ((torch.randn(3, 4),), {"past": {}})
-
-
-class Session:
-    """What a caller hands in."""
-
-    name = ""
-
-
-@planted("argument-changed")
-class ChangesObject(Inner):
-    def forward(self, x, session):
-        session.name += "x"
-        return self.inner(x)
-
-
-INPUTS["ChangesObject"] = lambda: ((torch.randn(3, 4), Session()), {})
-
-
-@planted("argument-consumed")
-class Pops(Inner):
-    def forward(self, x, options):
-        return (self.inner(x) * options.pop("scale", 1.0)).tanh()
-
-
-INPUTS["Pops"] = lambda: ((torch.randn(3, 4), {"scale": 3.0}), {})
-
-
-@planted("tag-changed")
-class MarksMask(Inner):
-    def forward(self, x, mask):
-        first = not hasattr(mask, "prepared")
-        mask.prepared = True
-        return (self.inner(x) * mask).tanh() if first else (self.inner(x) * mask.exp()).tanh()
-
-
-INPUTS["MarksMask"] = lambda: ((torch.randn(3, 4), torch.rand(3, 4)), {})
-
-
-@planted("tag-lost")
-class ReadsTag(Inner):
-    def forward(self, x):
-        return (self.inner(x) * getattr(x, "scale", 1.0)).tanh()
+plant(
+    {
+        "numpy-random:NumpyNoise": lambda self, x: torch.tanh(
+            x * torch.from_numpy(np.random.rand(*x.shape).astype("float32"))
+        ),
+        "python-random:PythonNoise": lambda self, x: torch.tanh(x * random.random()),
+        "argument-written:InPlace": lambda self, x: x.mul_(2).tanh(),
+    },
+    base=nn.Module,
+)
+plant(
+    {
+        "python-random:StochasticDepth": lambda self, x: x + self.inner(x) if random.random() < 0.9 else x * 1.0,
+        "argument-consumed:Pops": lambda self, x, options: (self.inner(x) * options.pop("scale", 1.0)).tanh(),
+        "tag-lost:ReadsTag": lambda self, x: (self.inner(x) * getattr(x, "scale", 1.0)).tanh(),
+    }
+)
 
 
 def tagged() -> torch.Tensor:
@@ -135,147 +35,154 @@ def tagged() -> torch.Tensor:
     return x
 
 
-INPUTS["ReadsTag"] = lambda: ((tagged(),), {})
+INPUTS |= {"Pops": lambda: given(torch.randn(3, 4), {"scale": 3.0}), "ReadsTag": lambda: given(tagged())}
+
+
+@planted("own-generator", base=nn.Module, generator=lambda: torch.Generator().manual_seed(1))
+def own_generator(self, x):
+    return torch.sin(x * torch.rand(x.shape, generator=self.generator))
+
+
+@planted("own-generator", base=nn.Module, generator=lambda: np.random.default_rng(1))
+def own_numpy(self, x):
+    return torch.sin(x * float(self.generator.random()))
+
+
+@planted("own-generator", base=nn.Module, generator=lambda: random.Random(1))
+def own_random(self, x):
+    return torch.sin(x * self.generator.random())
+
+
+@planted("argument-cache", lambda: given(torch.randn(3, 4), [torch.ones(3, 4)]))
+def cache(self, x, past):
+    past.append(self.inner(x).detach())
+    return torch.stack(past).sum(0).tanh() * x
+
+
+@planted("argument-cache", lambda: given(torch.randn(3, 4), past={}))
+def cache_by_key(self, x, past=None):
+    past["keys"] = torch.cat([past["keys"], x.detach()]) if "keys" in past else x.detach()
+    return self.inner(x) * past["keys"].sum(0).tanh()
+
+
+class Session:
+    """What a caller hands in."""
+
+    name = ""
+
+
+@planted("argument-changed", lambda: given(torch.randn(3, 4), Session()))
+def changes_object(self, x, session):
+    session.name += "x"
+    return self.inner(x)
+
+
+@planted("tag-changed", lambda: given(torch.randn(3, 4), torch.rand(3, 4)))
+def marks_mask(self, x, mask):
+    first = not hasattr(mask, "prepared")
+    mask.prepared = True
+    return (self.inner(x) * mask).tanh() if first else (self.inner(x) * mask.exp()).tanh()
 
 
 @planted("hook-in-forward")
-class HooksEachTime(Inner):
-    def forward(self, x):
-        self.inner.register_forward_hook(lambda module, taken, y: y * 1.1)
-        return self.inner(x).tanh()
+def hooks_each_time(self, x):
+    self.inner.register_forward_hook(lambda module, taken, y: y * 1.1)
+    return self.inner(x).tanh()
 
 
 @planted("hook-in-forward")
-class HooksWeight(Inner):
-    def forward(self, x):
-        self.inner.weight.register_hook(lambda gradient: gradient * 2)
-        return self.inner(x).tanh()
+def hooks_weight(self, x):
+    self.inner.weight.register_hook(lambda gradient: gradient * 2)
+    return self.inner(x).tanh()
 
 
 @planted("seed-in-forward")
-class SeedsPython(Inner):
-    def forward(self, x):
-        random.seed(7)
-        return (self.inner(x) * random.random()).tanh()
+def seeds_python(self, x):
+    random.seed(7)
+    return (self.inner(x) * random.random()).tanh()
 
 
 @planted("seed-in-forward")
-class SeedsNumpy(Inner):
-    def forward(self, x):
-        np.random.seed(7)
-        return (self.inner(x) * float(np.random.rand())).tanh()
+def seeds_numpy(self, x):
+    np.random.seed(7)
+    return (self.inner(x) * float(np.random.rand())).tanh()
 
 
 @planted("early-stop")
-class HooksForOneForward(Inner):
+def hooks_for_one_forward(self, x):
     """Takes its hook away when it is done, which the recomputation never is."""
-
-    def forward(self, x):
-        handle = self.inner.register_forward_hook(lambda module, taken, y: y + 1)
-        y = self.inner(x).sin()
-        handle.remove()
-        return y
+    handle = self.inner.register_forward_hook(lambda module, taken, y: y + 1)
+    y = self.inner(x).sin()
+    handle.remove()
+    return y
 
 
 @planted("early-stop")
-class PutsRandomBack(Inner):
-    def forward(self, x):
-        before = random.getstate()
-        random.seed(3)
-        y = (self.inner(x) * random.random()).sin()
-        random.setstate(before)
-        return y
+def puts_random_back(self, x):
+    before = random.getstate()
+    random.seed(3)
+    y = (self.inner(x) * random.random()).sin()
+    random.setstate(before)
+    return y
 
 
-@planted("early-stop")
-class ExchangesWeights(Inner):
+@planted("early-stop", average=lambda: torch.randn(4, 4))
+def exchanges_weights(self, x):
     """Computes with an average of its weights, and takes its own back."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.average = torch.randn(4, 4)
-
-    def forward(self, x):
-        own = self.inner.weight.data
-        self.inner.weight.data = self.average
-        y = self.inner(x).tanh()
-        self.inner.weight.data = own
-        return y
+    own = self.inner.weight.data
+    self.inner.weight.data = self.average
+    y = self.inner(x).tanh()
+    self.inner.weight.data = own
+    return y
 
 
 calls = 7
 
 
-@planted("counter")
-class CalledLikeAGlobal(Inner):
+@planted("counter", calls=0)
+def called_like_a_global(self, x):
     """The code that names the attribute seems to name the global."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        return self.inner(x)
+    self.calls += 1
+    return self.inner(x)
 
 
-@planted("attribute-changed")
-class KeepsBytes(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = array.array("d", [1.0])
-
-    def forward(self, x):
-        self.scale[0] *= 1.5
-        return (self.inner(x) * self.scale[0]).tanh()
+@planted("attribute-changed", scale=lambda: array.array("d", [1.0]))
+def keeps_bytes(self, x):
+    self.scale[0] *= 1.5
+    return (self.inner(x) * self.scale[0]).tanh()
 
 
-@planted("collected-twice")
-class KeepsAList(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen = collections.UserList()
-
-    def forward(self, x):
-        self.seen.append(1)
-        return self.inner(x)
+@planted("collected-twice", seen=collections.UserList)
+def keeps_a_list(self, x):
+    self.seen.append(1)
+    return self.inner(x)
 
 
-@planted("counter")
-class Sobol(Inner):
+@planted("counter", engine=lambda: torch.quasirandom.SobolEngine(4, scramble=True, seed=1))
+def sobol(self, x):
     """The first draw alone leaves the numbers as they are: that is no early stop."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.engine = torch.quasirandom.SobolEngine(4, scramble=True, seed=1)
-
-    def forward(self, x):
-        return (self.inner(x) * self.engine.draw(1)).tanh()
+    return (self.inner(x) * self.engine.draw(1)).tanh()
 
 
 @planted("clock-or-entropy")
-class SeedOfTheSystem(Inner):
-    def forward(self, x):
-        torch.seed()
-        return nn.functional.dropout(self.inner(x), 0.5).tanh()
+def seed_of_the_system(self, x):
+    torch.seed()
+    return nn.functional.dropout(self.inner(x), 0.5).tanh()
 
 
 @planted("ragged-size")
-class NestsWithin(Inner):
-    def forward(self, x):
-        rows = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 1, 3]))
-        return self.inner(rows).tanh().values()
+def nests_within(self, x):
+    rows = torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 1, 3]))
+    return self.inner(rows).tanh().values()
 
 
 @planted("cache-filled")
-class TableOfAPolicy(Inner):
+def table_of_a_policy(self, x):
     """The table has no graph: only a policy misses the operators that made it."""
-
-    def forward(self, x):
-        cos, sin = _table(4)
-        y = self.inner(x)
-        p, q = y.chunk(2, -1)
-        return self.inner(torch.cat([p * cos - q * sin, p * sin + q * cos], -1))
+    cos, sin = _table(4)
+    y = self.inner(x)
+    p, q = y.chunk(2, -1)
+    return self.inner(torch.cat([p * cos - q * sin, p * sin + q * cos], -1))
 
 
 @functools.cache

@@ -1,13 +1,11 @@
 """Modules whose states change in the backward, or between it and the forward, or stay changed after early stop; and
 those that lose gradients where what they return is not the reason."""
 
-from __future__ import annotations
-
 import queue
-from typing import Any
 
 import torch
-from planted import INPUTS, Inner, planted
+from modules import Inner, given, linear, planted
+from planted_computations import ids
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -30,8 +28,8 @@ class Feedback(Inner):
         return y
 
 
-@planted("changed-in-backward")
-def steps_in_backward() -> Any:
+@planted("changed-in-backward", lambda: given(torch.randn(3, 4).requires_grad_()))
+def steps_in_backward():
     layer = nn.Linear(4, 4)
 
     def step(parameter):
@@ -50,18 +48,14 @@ def steps_in_backward() -> Any:
     return model
 
 
-INPUTS["steps_in_backward"] = lambda: ((torch.randn(3, 4).requires_grad_(),), {})
-
-
 @planted("changed-in-backward")
-class ReadsGradient(Inner):
-    def forward(self, x):
-        gradient = self.inner.weight.grad
-        return (self.inner(x) * (1.0 if gradient is None else 1 / (1 + gradient.norm()))).tanh()
+def reads_gradient(self, x):
+    gradient = self.inner.weight.grad
+    return (self.inner(x) * (1.0 if gradient is None else 1 / (1 + gradient.norm()))).tanh()
 
 
 @planted("changed-before-backward")
-def exchanges_weights() -> Any:
+def exchanges_weights_for_a_forward():
     """functional_call() puts the weights back before the backward."""
 
     class Checkpoints(Inner):
@@ -112,16 +106,17 @@ class SetsFlag(Inner):
         return y
 
 
-@planted("iterator")
-class TakesFromQueue(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.noise: queue.Queue[torch.Tensor] = queue.Queue()
-        for _ in range(50):
-            self.noise.put(torch.randn(4))
+def noise():
+    """A queue of it."""
+    made: queue.Queue[torch.Tensor] = queue.Queue()
+    for _ in range(50):
+        made.put(torch.randn(4))
+    return made
 
-    def forward(self, x):
-        return (self.inner(x) + self.noise.get()).tanh()
+
+@planted("iterator", noises=noise)
+def takes_from_queue(self, x):
+    return (self.inner(x) + self.noises.get()).tanh()
 
 
 class Keys:
@@ -134,64 +129,47 @@ class Keys:
         return self.keys
 
 
-@planted("argument-cache")
-class AttendsToObject(Inner):
-    def forward(self, x, cache):
-        keys = cache.update(self.inner(x))
-        return torch.softmax(x @ keys.t(), -1) @ keys
+@planted("argument-cache", lambda: given(torch.randn(3, 4), Keys()))
+def attends_to_object(self, x, cache):
+    keys = cache.update(self.inner(x))
+    return torch.softmax(x @ keys.t(), -1) @ keys
 
 
-INPUTS["AttendsToObject"] = lambda: ((torch.randn(3, 4), Keys()), {})
-
-
-@planted("carried-state")
-class AttendsToOwn(AttendsToObject):
+@planted("carried-state", cache=Keys)
+def attends_to_own(self, x):
     """In a reentrant checkpoint its keys have no gradient, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cache = Keys()
-
-    def forward(self, x):
-        return super().forward(x, self.cache)
+    keys = self.cache.update(self.inner(x))
+    return torch.softmax(x @ keys.t(), -1) @ keys
 
 
 @planted("closure-changed")
-class ClosesOverObject(Inner):
+def closes_over_object(self, x):
     """Two functions deep."""
-
-    def forward(self, x):
-        cache = Keys()
-        inner = lambda y: torch.softmax(y @ cache.update(self.inner(y)).t(), -1) @ cache.keys  # noqa: E731
-        outer = lambda y, function=inner: function(y)  # noqa: E731
-        for _ in range(2):
-            x = checkpoint(outer, x, use_reentrant=False)
-        return x
+    cache = Keys()
+    inner = lambda y: torch.softmax(y @ cache.update(self.inner(y)).t(), -1) @ cache.keys  # noqa: E731
+    outer = lambda y, function=inner: function(y)  # noqa: E731
+    for _ in range(2):
+        x = checkpoint(outer, x, use_reentrant=False)
+    return x
 
 
-@planted("cache-filled")
-class FillsUnderPolicy(Inner):
+@planted("cache-filled", table=lambda: torch.zeros(4, 4), filled=False)
+def fills_under_policy(self, x):
     """Only a policy misses the products that fill the table."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.filled = torch.zeros(4, 4), False
-
-    def forward(self, x):
-        if not self.filled:
-            self.table.copy_(torch.eye(4) @ torch.arange(16.0).view(4, 4).cos())
-            self.filled = True
-        return ((x @ self.inner.weight).tanh() @ self.table).sin() @ self.inner.weight
+    if not self.filled:
+        self.table.copy_(torch.eye(4) @ torch.arange(16.0).view(4, 4).cos())
+        self.filled = True
+    return ((x @ self.inner.weight).tanh() @ self.table).sin() @ self.inner.weight
 
 
 @planted("side-output")
 class RecordsRouter(Inner):
+    recording = False
+
     def __init__(self) -> None:
         super().__init__()
         self.gate, self.logits = nn.Linear(4, 4), None
         self.gate.register_forward_hook(lambda module, args, y: self.logits.append(y) if self.recording else None)
-
-    recording = False
 
     def block(self, x):
         return x + self.inner(x) * self.gate(x).softmax(-1)
@@ -203,30 +181,16 @@ class RecordsRouter(Inner):
         return {"y": y, "auxiliary": torch.stack(logits).square().mean()}
 
 
-@planted("no-input-requires-grad")
-class FrozenEmbedding(Inner):
+@planted("no-input-requires-grad", ids, embedding=lambda: nn.Embedding(5, 4).requires_grad_(False))
+def frozen_embedding(self, ids):
     """What is lost behind it shows in outputs within containers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(5, 4).requires_grad_(False)
-
-    def forward(self, ids):
-        x = checkpoint(self.inner, self.embedding(ids), use_reentrant=True)
-        return {"logits": x.tanh(), "hidden": [x]}
+    x = checkpoint(self.inner, self.embedding(ids), use_reentrant=True)
+    return {"logits": x.tanh(), "hidden": [x]}
 
 
-INPUTS["FrozenEmbedding"] = lambda: ((torch.tensor([1, 2, 4]),), {})
-
-
-@planted("switch-cuts-graph")
-class Cuts(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.last, self.gradient_checkpointing = nn.Linear(4, 4), True
-
-    def forward(self, x):
-        if not self.gradient_checkpointing:
-            return self.last(self.inner(x))
-        x = checkpoint(self.inner, x.detach(), use_reentrant=False)
-        return checkpoint(self.last, x.detach(), use_reentrant=False)
+@planted("switch-cuts-graph", last=linear, gradient_checkpointing=True)
+def cuts(self, x):
+    if not self.gradient_checkpointing:
+        return self.last(self.inner(x))
+    x = checkpoint(self.inner, x.detach(), use_reentrant=False)
+    return checkpoint(self.last, x.detach(), use_reentrant=False)

@@ -1,52 +1,40 @@
 """Sound modules that move what lies outside of them, or read what hangs on what they hold."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import time
 
 import torch
 import torch.nn.functional as F
-from sound import Inner, sound, sound_without_reentrant, takes
+from modules import Inner, given, linear, sound
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 
-@sound
-class SeedsPyTorch(Inner):
+@sound()
+def seeds_pytorch(self, x):
     """PyTorch's generator is put back after a recomputation."""
-
-    def forward(self, x):
-        torch.manual_seed(5)
-        return F.dropout(self.inner(x), 0.5)
+    torch.manual_seed(5)
+    return F.dropout(self.inner(x), 0.5)
 
 
-@sound
-class HooksAndCleansUp(Inner):
+@sound()
+def hooks_and_cleans_up(self, x):
     """Early stop unwinds the finally block."""
-
-    def forward(self, x):
-        handle = self.inner.register_forward_hook(lambda module, taken, y: y + 1)
-        try:
-            return self.inner(x).sin()
-        finally:
-            handle.remove()
+    handle = self.inner.register_forward_hook(lambda module, taken, y: y + 1)
+    try:
+        return self.inner(x).sin()
+    finally:
+        handle.remove()
 
 
-@sound
-class CachesConstants(Inner):
+@sound(ramp=lambda: functools.lru_cache(lambda n: torch.linspace(0, 1, n)))
+def caches_constants(self, x):
     """The recomputation finds the cache filled, with what has no graph anyway."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ramp = functools.lru_cache(lambda n: torch.linspace(0, 1, n))
-
-    def forward(self, x):
-        return (self.inner(x) * self.ramp(4)).tanh()
+    return (self.inner(x) * self.ramp(4)).tanh()
 
 
-@sound
+@sound()
 class ReadsTagOfWeight(Inner):
     def __init__(self) -> None:
         super().__init__()
@@ -56,28 +44,23 @@ class ReadsTagOfWeight(Inner):
         return (self.inner(x) * self.inner.weight.scale).tanh()
 
 
-@sound
-class FrozenInside(Inner):
+@sound(outer=lambda: nn.Linear(4, 4).requires_grad_(False))
+def frozen_inside(self, x):
     """Safe, but not with use_reentrant=True behind frozen weights, which fails no assertion."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.outer = nn.Linear(4, 4).requires_grad_(False)
-
-    def forward(self, x):
-        return self.inner(self.outer(x).tanh())
+    return self.inner(self.outer(x).tanh())
 
 
-@sound
-class TakesNestedRows(Inner):
-    def forward(self, rows):
-        return self.inner(rows).tanh()
+def nested_rows():
+    rows = [torch.ones(2, 4), torch.full((3, 4), 0.5)]
+    return given(torch.nested.nested_tensor(rows, layout=torch.jagged))
 
 
-takes("TakesNestedRows", torch.nested.nested_tensor([torch.ones(2, 4), torch.full((3, 4), 0.5)], layout=torch.jagged))
+@sound(nested_rows)
+def takes_nested_rows(self, rows):
+    return self.inner(rows).tanh()
 
 
-@sound
+@sound()
 class RecordsGradients(Inner):
     """A hook of the backward changes what no forward reads."""
 
@@ -95,20 +78,14 @@ class RecordsGradients(Inner):
         self.norm = gradient.detach().norm()
 
 
-@sound
-class CallsWithinRegion(Inner):
+@sound(weight=lambda: nn.Parameter(torch.eye(4)))
+def calls_within_region(self, x):
     """functional_call() exchanges the weights in the forward and in the recomputation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.eye(4))
-
-    def forward(self, x):
-        call = torch.func.functional_call
-        return checkpoint(lambda y: call(self.inner, {"weight": self.weight * 2}, (y,)).tanh(), x, use_reentrant=False)
+    call = torch.func.functional_call
+    return checkpoint(lambda y: call(self.inner, {"weight": self.weight * 2}, (y,)).tanh(), x, use_reentrant=False)
 
 
-@sound
+@sound()
 class CountsDepthAndCleansUp(Inner):
     depth = 0
 
@@ -120,16 +97,14 @@ class CountsDepthAndCleansUp(Inner):
             self.depth -= 1
 
 
-@sound
-class HalvesWithin(Inner):
+@sound()
+def halves_within(self, x):
     """Hooks that lose digits see the same tensors where they lie within a region."""
-
-    def forward(self, x):
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
-            return self.inner(self.inner(x).tanh()).tanh()
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t.half(), lambda t: t.float()):
+        return self.inner(self.inner(x).tanh()).tanh()
 
 
-@sound
+@sound()
 class ReadsOwnGradient(Inner):
     """A gradient that is there before the forward, of a weight that is frozen."""
 
@@ -142,38 +117,29 @@ class ReadsOwnGradient(Inner):
         return (self.inner(x) * self.frozen.grad).tanh()
 
 
-@sound_without_reentrant
-class CollectsPerForward(Inner):
+@sound(reentrant=False)
+def collects_per_forward(self, x):
     """What is closed over begins empty in each call of the function."""
 
-    def forward(self, x):
-        def block(y):
-            kept = [y]
-            kept.append(self.inner(y))
-            return torch.stack(kept).sum(0).tanh()
+    def block(y):
+        kept = [y]
+        kept.append(self.inner(y))
+        return torch.stack(kept).sum(0).tanh()
 
-        return checkpoint(block, x, use_reentrant=False)
+    return checkpoint(block, x, use_reentrant=False)
 
 
-@sound
-class DetachesInBoth(Inner):
+@sound(last=linear, gradient_checkpointing=True)
+def detaches_in_both(self, x):
     """The graph is cut with the switch and without."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last, self.gradient_checkpointing = nn.Linear(4, 4), True
-
-    def forward(self, x):
-        x = self.inner(x) + x.detach()
-        return checkpoint(self.last, x, use_reentrant=False) if self.gradient_checkpointing else self.last(x)
+    x = self.inner(x) + x.detach()
+    return checkpoint(self.last, x, use_reentrant=False) if self.gradient_checkpointing else self.last(x)
 
 
-@sound
-class ThreadsInAnyOrder(Inner):
+@sound()
+def threads_in_any_order(self, x):
     """The order in which threads end is noise."""
-
-    def forward(self, x):
-        with concurrent.futures.ThreadPoolExecutor(4) as pool:
-            waits = [pool.submit(time.sleep, 0.0001 * (i % 2)) for i in range(4)]
-            self.ended = [waits.index(wait) for wait in concurrent.futures.as_completed(waits)]
-        return self.inner(x).tanh()
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        waits = [pool.submit(time.sleep, 0.0001 * (i % 2)) for i in range(4)]
+        self.ended = [waits.index(wait) for wait in concurrent.futures.as_completed(waits)]
+    return self.inner(x).tanh()

@@ -1,7 +1,5 @@
 """What each cause advises makes the module safe that shows it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -17,9 +15,8 @@ import planted_computations as computations  # noqa: E402
 import planted_outside as outside  # noqa: E402
 import planted_phases as phases  # noqa: E402
 import planted_states as states  # noqa: E402
-import sound  # noqa: E402
 import sound_outside  # noqa: E402
-from planted import INPUTS, Inner  # noqa: E402
+from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrize  # noqa: E402
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
@@ -54,40 +51,38 @@ class Passes(Inner):
         return checkpoint(lambda y, number: (self.inner(y) * number).tanh(), x, self.decide(x))
 
 
-class ReturnsClone(Inner):
-    """A parameter is returned as a copy."""
-
-    def forward(self, x):
-        return self.inner(x), self.inner.weight.clone()
-
-
-class Guarded(Inner):
-    """`update` is not called in the recomputation."""
-
-    recomputing = False
-
-    def __init__(self, update, **held):
-        super().__init__()
-        self.update = update
-        for name, value in held.items():
-            setattr(self, name, nn.Buffer(value) if name.startswith("buffer") else value)
-
-    def forward(self, x):
-        if not Guarded.recomputing:
-            self.update(self, x.detach())
-        return self.inner(x).tanh()
+def passes(decide):
+    return lambda: Passes(decide)
 
 
 class Recomputing:
+    now = False
+
     def __enter__(self):
-        Guarded.recomputing = True
+        Recomputing.now = True
 
     def __exit__(self, *_):
-        Guarded.recomputing = False
+        Recomputing.now = False
 
 
-def guarded(update, **held):
-    return lambda: Guarded(update, **held), {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}
+def guarded(start, advanced):
+    """What a state becomes follows from it and the input, and is not computed in the recomputation."""
+
+    def forward(self, x):
+        if not Recomputing.now:
+            self.state = advanced(self.state, x.detach())
+        return self.inner(x).tanh()
+
+    return maker(forward, None, state=start)
+
+
+GUARDED = {
+    "buffer-counter": guarded(lambda: nn.Buffer(torch.zeros((), dtype=torch.long)), lambda old, x: old + 1),
+    "buffer-average": guarded(lambda: nn.Buffer(torch.zeros(4)), lambda old, x: old.lerp_(x.mean(0), 0.1)),
+    "buffer-cache": guarded(lambda: nn.Buffer(torch.zeros(1, 4)), lambda old, x: torch.cat([old, x])),
+    "counter": guarded(0, lambda old, x: old + 1),
+    "tensor-attribute": guarded(lambda: torch.zeros(4), lambda old, x: old + x.sum(0)),
+}
 
 
 def counting(holder, name):
@@ -96,10 +91,6 @@ def counting(holder, name):
         return getattr(holder, name)
 
     return count
-
-
-def sets(name, value):
-    return lambda module, x: setattr(module, name, value(module, x))
 
 
 def closure():
@@ -128,18 +119,14 @@ def environment(x):
     return 1.0 if first else 2.0
 
 
-def within(context, layer):
-    def block(x):
-        with context():
-            return layer(x)
+def around(make, width=4):
+    """The layer that `make` makes is left out of the checkpoint."""
 
-    return lambda x: checkpoint(block, x)
+    def model():
+        layer, rest = make(), nn.Sequential(nn.Linear(4, width), nn.Tanh())
+        return lambda x: layer(checkpoint(rest, x))
 
-
-def around(layer, *inside):
-    """`layer` is left out of the checkpoint."""
-    rest = nn.Sequential(*inside)
-    return lambda x: layer(checkpoint(rest, x))
+    return model
 
 
 class BFloat16:
@@ -149,6 +136,11 @@ class BFloat16:
 
     def __exit__(self, *_):
         torch.set_default_dtype(self.before)
+
+
+def in_bfloat16(layer, x):
+    with BFloat16():
+        return layer(x)
 
 
 class Scaled(nn.Module):
@@ -193,22 +185,20 @@ class SetsUp(Inner):
         return checkpoint(lambda y: self.inner(y).tanh() * self.known, x)
 
 
-class SharesHidden(Inner):
-    def forward(self, x):
-        x = self.inner(x)
-        hidden = x.exp()
-        for _ in range(2):
-            x = any_checkpoint(lambda y, z: (y * z).tanh(), x, hidden, use_reentrant=True)
-        return x
+def shares_hidden(self, x):
+    x = self.inner(x)
+    hidden = x.exp()
+    for _ in range(2):
+        x = any_checkpoint(lambda y, z: (y * z).tanh(), x, hidden, use_reentrant=True)
+    return x
 
 
-class Keeps(Inner):
-    def forward(self, x):
-        def policy(context, op, *args, **kwargs):
-            return CheckpointPolicy.MUST_SAVE
+def keeps(self, x):
+    def policy(context, op, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE
 
-        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-        return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
+    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+    return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
 
 
 class ReadsBefore(phases.Feedback):
@@ -230,21 +220,10 @@ class Unwraps(computations.Multiplies):
         return super().forward(x.as_subclass(torch.Tensor))
 
 
-class ReadsMask(Inner):
+def reads_mask(self, x, mask):
     """What depends on the mark of the mask is computed before."""
-
-    def forward(self, x, mask):
-        mask = mask if not hasattr(mask, "prepared") else mask.exp()
-        return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
-
-
-class GetsOption(Inner):
-    def forward(self, x, options):
-        return (self.inner(x) * options.get("scale", 1.0)).tanh()
-
-
-def writes_input(x):
-    return x.clone().mul_(2).tanh()
+    mask = mask if not hasattr(mask, "prepared") else mask.exp()
+    return checkpoint(lambda y, z: (self.inner(y) * z).tanh(), x, mask)
 
 
 def with_linear(function):
@@ -262,89 +241,83 @@ def in_turn(*held):
     return Passes(lambda x: held[count(x) % len(held)])
 
 
-NOT_REENTRANT = {"variants": "non_reentrant"}
+def strided(layer, x):
+    return checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
 
+
+SAFE_AS_PLANTED = {"embedding", "ReturnsDetached", "force", "TakesDict", "ReturnsDict"}
+SAFE_AS_PLANTED |= {"auxiliary_loss", "AsksGradMode", "fast_path"}
+"""Without the reentrant variant, which is what is advised."""
 FOLLOWED = {
-    "no-input-requires-grad": (computations.embedding, NOT_REENTRANT),
-    "detached-output": (computations.ReturnsDetached, NOT_REENTRANT),
-    "backward-within": (computations.Force, NOT_REENTRANT),
-    "nested-input": (computations.TakesDict, NOT_REENTRANT),
-    "nested-output": (computations.ReturnsDict, NOT_REENTRANT),
-    "side-output": (computations.AuxiliaryLoss, NOT_REENTRANT),
-    "grad-mode": (computations.AsksGradMode, NOT_REENTRANT),
-    "fast-path": (computations.fast_path, NOT_REENTRANT),
-    "rng-not-preserved": (lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()), {}),
-    "random-state-moves": (with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)), {}),
-    "clock-or-entropy": (lambda: Passes(lambda x: time.perf_counter()), {}),
-    "saved-before-filled": (lambda: around(nn.RReLU(), nn.Linear(4, 64), nn.Tanh()), {}),
-    "cache-filled": (SetsUp, {}),
-    "created-in-forward": (SetsUp, {}),
-    "hook-in-forward": (SetsUp, {}),
-    "written-in-place": (with_linear(lambda layer, x: checkpoint(lambda z: z.tanh().exp(), layer(x)).add(1)), {}),
-    "view-written": (with_linear(lambda layer, x: checkpoint(lambda z: z.view(-1).clone(), layer(x)).mul_(2)), {}),
-    "graph-shared": (SharesHidden, {"own": True}),
-    "ragged-size": (sound_outside.TakesNestedRows, {}),
-    "policy": (Keeps, {}),
-    "context-closed": (lambda: within(BFloat16, nn.Linear(4, 4)), {}),
-    "subclass": (Unwraps, {}),
-    "offloaded-strides": (
-        with_linear(lambda layer, x: checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())),
-        {},
-    ),
-    "batch-norm": (lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)), {}),
-    "instance-norm": (lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)), {}),
-    "spectral-norm": (
-        lambda: around(nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)), nn.Linear(4, 4), nn.Tanh()),
-        {},
-    ),
-    "observer": (lambda: around(torch.ao.quantization.FakeQuantize(), nn.Linear(4, 4), nn.Tanh()), {}),
-    "buffer-counter": guarded(sets("buffer", lambda m, x: m.buffer + 1), buffer=torch.zeros((), dtype=torch.long)),
-    "buffer-average": guarded(lambda m, x: m.buffer.lerp_(x.mean(0), 0.1), buffer=torch.zeros(4)),
-    "buffer-cache": guarded(sets("buffer", lambda m, x: torch.cat([m.buffer, x])), buffer=torch.zeros(1, 4)),
-    "counter": guarded(sets("count", lambda m, x: m.count + 1), count=0),
-    "tensor-attribute": guarded(sets("total", lambda m, x: m.total + x.sum(0)), total=torch.zeros(4)),
-    "parameter-written": (parametrized, {}),
-    "flag": (lambda: in_turn(True, False), {}),
-    "iterator": (lambda: in_turn(1.0, 2.0, 3.0), {}),
-    "attribute-changed": (lambda: Passes(counting(outside.Session(), "count")), {}),
-    "class-attribute": (lambda: Passes(counting(states.UsesClass, "seen")), {}),
-    "global-changed": (lambda: Passes(count_globally), {}),
-    "closure-changed": (lambda: Passes(closure()), {}),
-    "environment": (lambda: Passes(environment), {}),
-    "numpy-random": (lambda: Passes(lambda x: np.random.rand()), {}),
-    "python-random": (lambda: Passes(lambda x: random.random()), {}),
-    "own-generator": (own_generator, {}),
-    "seed-in-forward": (with_linear(lambda layer, x: (layer(x) * random.Random(7).random()).tanh()), {}),
-    "collected-twice": (lambda: Returns(lambda m, given, new: m.kept.append(float(new.norm()))), {}),
-    "carried-state": (lambda: Returns(lambda m, given, new: setattr(m, "last", new)), {}),
-    "argument-cache": (lambda: Returns(lambda m, given, new: given.append(new)), {}, ((torch.randn(3, 4), []), {})),
-    "argument-changed": (
-        lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
-        {},
-        ((torch.randn(3, 4), outside.Session()), {}),
-    ),
-    "argument-written": (lambda: writes_input, {}),
-    "argument-consumed": (GetsOption, {}, INPUTS["Pops"]()),
-    "tag-lost": (lambda: Passes(lambda x: getattr(x, "scale", 1.0)), {}, INPUTS["ReadsTag"]()),
-    "tag-changed": (ReadsMask, {}, INPUTS["MarksMask"]()),
-    "early-stop": (sound_outside.CountsDepthAndCleansUp, {}),
-    "changed-in-backward": (ReadsBefore, {}),
-    "changed-before-backward": (sound_outside.CallsWithinRegion, {}),
-    "hooks-change-values": (HalvesNothing, {}),
-    "does-not-end": (ReturnsClone, {}),
+    **{cause: make for cause, make in PLANTED if make.__name__ in SAFE_AS_PLANTED},
+    **GUARDED,
+    "rng-not-preserved": lambda: nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()),
+    "random-state-moves": with_linear(lambda layer, x: checkpoint(lambda y: (torch.rand(3), layer(y))[1], x)),
+    "clock-or-entropy": passes(lambda x: time.perf_counter()),
+    "saved-before-filled": around(nn.RReLU, 64),
+    "cache-filled": SetsUp,
+    "created-in-forward": SetsUp,
+    "hook-in-forward": SetsUp,
+    "written-in-place": with_linear(lambda layer, x: checkpoint(lambda z: z.tanh().exp(), layer(x)).add(1)),
+    "view-written": with_linear(lambda layer, x: checkpoint(lambda z: z.view(-1).clone(), layer(x)).mul_(2)),
+    "graph-shared": maker(shares_hidden, None),
+    "ragged-size": sound_outside.takes_nested_rows,
+    "policy": maker(keeps, None),
+    "context-closed": with_linear(lambda layer, x: checkpoint(in_bfloat16, layer, x)),
+    "subclass": Unwraps,
+    "offloaded-strides": with_linear(strided),
+    "batch-norm": lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)),
+    "instance-norm": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)),
+    "spectral-norm": around(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))),
+    "observer": around(torch.ao.quantization.FakeQuantize),
+    "parameter-written": parametrized,
+    "flag": lambda: in_turn(True, False),
+    "iterator": lambda: in_turn(1.0, 2.0, 3.0),
+    "attribute-changed": lambda: Passes(counting(outside.Session(), "count")),
+    "class-attribute": passes(counting(states.UsesClass, "seen")),
+    "global-changed": passes(count_globally),
+    "closure-changed": lambda: Passes(closure()),
+    "environment": passes(environment),
+    "numpy-random": passes(lambda x: np.random.rand()),
+    "python-random": passes(lambda x: random.random()),
+    "own-generator": own_generator,
+    "seed-in-forward": with_linear(lambda layer, x: (layer(x) * random.Random(7).random()).tanh()),
+    "collected-twice": lambda: Returns(lambda m, given, new: m.kept.append(float(new.norm()))),
+    "carried-state": lambda: Returns(lambda m, given, new: setattr(m, "last", new)),
+    "argument-cache": lambda: Returns(lambda m, given, new: given.append(new)),
+    "argument-changed": lambda: Returns(lambda m, given, new: setattr(given, "name", given.name + "x")),
+    "argument-written": lambda: lambda x: x.clone().mul_(2).tanh(),
+    "argument-consumed": maker(lambda self, x, given: (self.inner(x) * given.get("scale", 1.0)).tanh(), None),
+    "tag-lost": passes(lambda x: getattr(x, "scale", 1.0)),
+    "tag-changed": maker(reads_mask, None),
+    "early-stop": sound_outside.CountsDepthAndCleansUp,
+    "changed-in-backward": ReadsBefore,
+    "changed-before-backward": sound_outside.calls_within_region,
+    "hooks-change-values": HalvesNothing,
+    "does-not-end": maker(lambda self, x: (self.inner(x), self.inner.weight.clone()), None),
 }
-"""By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed, options of
-judge(), and arguments."""
-INPUTS["TakesNestedRows"] = sound.INPUTS["TakesNestedRows"]
-INPUTS["Unwraps"] = INPUTS["Multiplies"]
+"""By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed."""
+OPTIONS = {
+    **{cause: {"variants": "non_reentrant"} for cause, make in PLANTED if make.__name__ in SAFE_AS_PLANTED},
+    **dict.fromkeys(GUARDED, {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}),
+    "graph-shared": {"own": True},
+}
+ARGUMENTS = {
+    "subclass": INPUTS["Multiplies"],
+    "argument-consumed": INPUTS["Pops"],
+    "tag-lost": INPUTS["ReadsTag"],
+    "tag-changed": INPUTS["marks_mask"],
+    "argument-cache": lambda: given(torch.randn(3, 4), []),
+    "argument-changed": INPUTS["changes_object"],
+}
 
 
 @pytest.mark.parametrize("cause", FOLLOWED)
 def test_who_follows_the_advice_is_safe(cause):
-    make, options, *given = FOLLOWED[cause]
-    torch.manual_seed(0)
-    args, kwargs = given[0] if given else INPUTS.get(make.__name__, lambda: ((torch.randn(3, 4),), {}))()
-    verdict = judge(make(), *args, kwargs=kwargs, **options)
+    make = FOLLOWED[cause]
+    args, kwargs = arguments_of(make)
+    args, kwargs = ARGUMENTS[cause]() if cause in ARGUMENTS else (args, kwargs)
+    verdict = judge(make(), *args, kwargs=kwargs, **OPTIONS.get(cause, {}))
     assert verdict.safe and not any(finding.cause.name == cause for finding in verdict.findings), verdict.report()
 
 

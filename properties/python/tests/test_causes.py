@@ -1,33 +1,24 @@
 """Each cause of the catalogue is named where it is planted, and modules that are sound are not accused."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
-import planted  # noqa: E402
 import planted_computations  # noqa: E402, F401
 import planted_outside  # noqa: E402, F401
 import planted_phases  # noqa: E402, F401
 import planted_states  # noqa: E402, F401
-import sound  # noqa: E402
 import sound_outside  # noqa: E402, F401
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of  # noqa: E402
 
 from rematch.safe import judge, judging  # noqa: E402
 from rematch.safe.causes import CAUSES, computations, diagnose, states  # noqa: E402
 
 PLANTED_ELSEWHERE = {"kernel-by-grad-mode", "compiler"}
 """No operator is known that has another kernel without gradients on the CPU and differs by more than rounding;
-test_compiled_step.py has a compiler that is wrong."""
-
-
-def arguments_of(place, make):
-    torch.manual_seed(0)
-    given = place.INPUTS.get(make.__name__)
-    return given() if given else ((torch.randn(3, 4),), {})
+test_verdict.py has a compiler that is wrong."""
 
 
 @pytest.fixture
@@ -42,11 +33,9 @@ def causes_of(evidence):
     return [(diagnosis.cause.name, diagnosis.about) for diagnosis in diagnose(evidence)]
 
 
-@pytest.mark.parametrize(
-    ("cause", "make"), planted.PLANTED, ids=[f"{cause}:{make.__name__}" for cause, make in planted.PLANTED]
-)
+@pytest.mark.parametrize(("cause", "make"), PLANTED, ids=[f"{cause}:{make.__name__}" for cause, make in PLANTED])
 def test_the_cause_is_named_and_no_other_in_any_order_of_the_rules(cause, make, evidences, monkeypatch):
-    args, kwargs = arguments_of(planted, make)
+    args, kwargs = arguments_of(make)
     verdict = judge(make(), *args, kwargs=kwargs)
     assert [finding.cause.name for finding in verdict.findings] == [cause], verdict.report()
     known = [causes_of(evidence) for evidence in evidences]
@@ -58,16 +47,16 @@ def test_the_cause_is_named_and_no_other_in_any_order_of_the_rules(cause, make, 
             assert [causes_of(evidence) for evidence in evidences] == known
 
 
-@pytest.mark.parametrize("make", sound.SOUND, ids=[make.__name__ for make in sound.SOUND])
+@pytest.mark.parametrize("make", SOUND, ids=lambda make: make.__name__)
 def test_a_sound_module_is_not_accused(make):
-    args, kwargs = arguments_of(sound, make)
-    variants = ["non_reentrant"] if make.__name__ in sound.ONLY_NON_REENTRANT else None
+    args, kwargs = arguments_of(make)
+    variants = ["non_reentrant"] if make.__name__ in ONLY_NON_REENTRANT else None
     verdict = judge(make(), *args, kwargs=kwargs, variants=variants)
     assert verdict.safe, verdict.report()
 
 
 def test_every_cause_is_planted_somewhere():
-    assert {cause for cause, _ in planted.PLANTED} | PLANTED_ELSEWHERE == set(CAUSES)
+    assert {cause for cause, _ in PLANTED} | PLANTED_ELSEWHERE == set(CAUSES)
 
 
 def test_there_are_sentences_for_every_cause():

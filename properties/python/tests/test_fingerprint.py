@@ -1,7 +1,5 @@
 """A fingerprint changes with every element and with its place, and with nothing else."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

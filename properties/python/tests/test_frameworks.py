@@ -1,7 +1,5 @@
 """Laws that every framework keeps, tried with each subject that is here."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import sys
@@ -10,10 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from cases import chain, observed, run_of, segment
 from harness import SOURCES, Harness, run_alone
-from tokens import looks_tokens_up
+
+from rematch.subjects.arrays import decode
 
 FILES = sorted((SOURCES / "rematch" / "frameworks").glob("*/framework.json"))
 DECLARED = [json.loads(file.read_text()) for file in FILES]
@@ -58,7 +58,7 @@ class Started(Harness):
 
     name = ""
 
-    def begin(self) -> Started:
+    def begin(self) -> "Started":
         self.send({"hello": {"protocol": 1, "features": ASKED, "observables": ["executions", "draws"]}})
         self.told = self.receive()["hello"]
         self.dtype = "float32" if "float32" in self.told["implements"] else "float64"
@@ -76,11 +76,10 @@ class Started(Harness):
             return {"variant": "reentrant"}
         return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
-    def agreed(self, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The records of the plain and the checkpointed run of a case, which have no error."""
-        records = self.both(run_of(given))
-        assert [record["error"] for record in records if "error" in record] == []
-        return records
+    def trained(self, *kinds: str, end: int) -> dict[str, Any]:
+        """A case whose input trains, and whose layers up to `end` are checkpointed."""
+        plan = {"segments": [segment(0, end, **self.options())]}
+        return chain(*kinds, dtype=self.dtype, plan=plan, protocol=TRAINED)
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
@@ -131,16 +130,34 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Start
 
 
 def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Started) -> None:
+    """Its tied head and its table share a weight; outputs and gradients are worked out here."""
     subject.needs("embedding")
-    looks_tokens_up(subject, **subject.options())
+    layers = [
+        {"kind": "embedding", "vocabulary": 5, "features": 2},
+        {"kind": "dropout", "p": 0.5, "eval": True},
+        {"kind": "linear", "features": 5, "bias": False, "tied_to": 0},
+    ]
+    plan = {"segments": [segment(1, 3, **subject.options())]}
+    given = chain(*layers, input=(3, 4), dtype=subject.dtype, plan=plan)
+    plain, checkpointed = subject.agreed(given)
+    seen = {key: decode(value) for key, value in observed(plain).items() if "data" in value}
+    arrays = run_of(given)["arrays"]
+    tokens, target = (decode(arrays[name][0]) for name in ("inputs", "targets"))
+    weight = decode(arrays["parameters"][0]).astype("float64")
+    rows = weight[tokens]
+    output = rows @ weight.T
+    np.testing.assert_allclose(seen["output", 0, 0, 0], output, rtol=1e-5, atol=1e-6)
+    upstream = 2 * (output - target.reshape(output.shape)) / output.size
+    gradient = np.einsum("nto,ntf->of", upstream, rows)
+    np.add.at(gradient, tokens, upstream @ weight)
+    np.testing.assert_allclose(seen["parameter_gradient", 0, 0, 0], gradient, rtol=1e-4, atol=1e-6)
+    for key, value in observed(checkpointed).items():
+        assert value.get("as") or not value.get("present", True), key
 
 
 def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None:
     subject.needs("executions")
-    plan = {"segments": [segment(0, 2, **subject.options())]}
-    plain, checkpointed = subject.agreed(
-        chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
-    )
+    plain, checkpointed = subject.agreed(subject.trained("linear", "tanh", "relu", end=2))
     assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
     runs = RUNS.get(subject.name, 2)
     assert [e["count"] for e in checkpointed["executions"]] == [runs, runs, 1]
@@ -148,17 +165,14 @@ def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None
 
 def test_a_recomputed_mask_is_seen(subject: Started) -> None:
     subject.needs("draws", "dropout")
-    plan = {"segments": [segment(0, 1, **subject.options())]}
-    plain, checkpointed = subject.agreed(chain("dropout", dtype=subject.dtype, plan=plan, protocol=TRAINED))
+    plain, checkpointed = subject.agreed(subject.trained("dropout", end=1))
     assert [d.get("execution", 0) for d in plain["draws"]] == [0]
     assert [d.get("execution", 0) for d in checkpointed["draws"]] == [0, 1]
     assert checkpointed["draws"][0] == plain["draws"][0]
 
 
 def test_a_script_needs_nothing_but_the_framework(subject: Started, tmp_path: Path) -> None:
-    plan = {"segments": [segment(0, 2, **subject.options())]}
-    given = chain("linear", "tanh", "relu", dtype=subject.dtype, plan=plan, protocol=TRAINED)
-    script = subject.export(run_of(given), "")["script"]
+    script = subject.export(run_of(subject.trained("linear", "tanh", "relu", end=2)), "")["script"]
     ended = run_alone(script, tmp_path)
     assert "rematch" not in script
     assert ended.stdout.rstrip().rpartition("\n")[2].startswith(("same", "DIFFERENT")), ended.stderr

@@ -1,8 +1,9 @@
-"""One journal observes PyTorch: who reads it, that readers do not disturb each other, nor what runs."""
-
-from __future__ import annotations
+"""One journal observes PyTorch: who reads it, that readers do not disturb each other, nor what runs. observe() counts
+with it what happens in a model."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,12 @@ import rematch  # noqa: E402
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal  # noqa: E402
 from rematch.journal.operators import Operators, Reader  # noqa: E402
 
+VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
 PACKAGE = Path(rematch.__file__).parent
 COPIED = "frameworks/pytorch/contract/probing.py"
 """Goes into exported scripts as it is, which have PyTorch alone."""
-SOURCES = [
-    p
-    for p in PACKAGE.rglob("*.py")
-    if not p.name.startswith("test_") and p.parent.name != "journal" and p.relative_to(PACKAGE).as_posix() != COPIED
-]
+TESTS, JOURNAL = PACKAGE.rglob("test_*.py"), (PACKAGE / "journal").iterdir()
+SOURCES = set(PACKAGE.rglob("*.py")).difference(TESTS, JOURNAL, [PACKAGE / COPIED])
 
 
 @pytest.fixture(autouse=True)
@@ -42,13 +41,16 @@ def test_nothing_else_in_the_package_intercepts_operators_or_replaces_parts_of_c
 
 
 class Model(nn.Module):
-    def __init__(self, reentrant=False):
+    def __init__(self, reentrant: bool | None = False) -> None:
         super().__init__()
-        self.first, self.reentrant = nn.Linear(3, 3), reentrant
-        self.second = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 4)) for _ in range(2))
+        self.reentrant = reentrant
 
     def forward(self, x):
-        return checkpoint(self.second, self.first(x).sin(), use_reentrant=self.reentrant).sum()
+        x = self.layers[0](x)
+        if self.reentrant is None:
+            return self.layers[1](x)
+        return checkpoint(self.layers[1], x, use_reentrant=self.reentrant)
 
 
 class Log(Reader):
@@ -95,11 +97,11 @@ def logged(model, *readers, reentrant=False):
         reader.journal = journal
     torch.manual_seed(1)
     with journal.open():
-        model(torch.ones(2, 3, requires_grad=True)).backward()
+        model(torch.ones(3, 4, requires_grad=True)).sum().backward()
     return unseen
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@VARIANTS
 def test_events_have_a_rising_number_and_say_phase_and_module(reentrant):
     log = Log()
     assert logged(Model(reentrant), log) == []
@@ -107,7 +109,7 @@ def test_events_have_a_rising_number_and_say_phase_and_module(reentrant):
     ops = [line[2:] for line in log.lines if line[1] == "ran"]
     assert {phase for phase, *_ in ops} == {FORWARD, BACKWARD, RECOMPUTATION}
     drawn = [(phase, module) for phase, module, _, draws in ops if draws]
-    assert drawn == [(FORWARD, "second.1"), (RECOMPUTATION, "second.1")]
+    assert drawn == [(FORWARD, "layers.0.1"), (FORWARD, "layers.1.1"), (RECOMPUTATION, "layers.1.1")]
     regions = [line[1:] for line in log.lines if line[1] in ("begins", "ends")]
     assert regions == [(what, 0, again) for again in (False, True) for what in ("begins", "ends")]
 
@@ -163,3 +165,43 @@ def test_what_no_reader_asks_for_costs_no_mode():
 def test_a_subject_is_told_of_errors_of_its_own_reader():
     with pytest.raises(KeyError), Operators(Fails()):
         torch.ones(1)
+
+
+def step(model):
+    with rematch.observe(model) as seen:
+        model(torch.ones(3, 4)).sum().backward()
+    return seen
+
+
+@VARIANTS
+def test_recomputations_are_told_from_forwards(reentrant):
+    seen = step(Model(reentrant))
+    assert (seen.executions(""), seen.executions("layers.0"), seen.executions("layers.1")) == (1, 1, 2)
+    assert (seen.recomputations("layers.0"), seen.recomputations("layers.1")) == (0, 1)
+    drawn = [("layers.0.1", False), ("layers.1.1", False), ("layers.1.1", True)]
+    assert [(draw.module, draw.recomputed) for draw in seen.draws] == drawn
+
+
+def test_a_checkpointed_block_keeps_its_input_alone():
+    """Of two equal blocks one is checkpointed; its input has 3 x 4 floats."""
+    plain, checkpointed = step(Model(None)).saved_bytes, step(Model(False)).saved_bytes
+    assert plain % 2 == 0
+    assert checkpointed == plain // 2 + 3 * 4 * 4
+
+
+def test_nothing_is_left_on_the_model_even_after_an_error():
+    model = Model(False)
+    with pytest.raises(ValueError), rematch.observe(model):
+        raise ValueError
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert step(model).executions("layers.1.2") == 2
+
+
+def test_an_unknown_name_is_refused_with_near_ones():
+    with pytest.raises(KeyError, match="did you mean layers.1"):
+        step(Model(None)).executions("layer.1")
+
+
+def test_importing_the_package_does_not_import_pytorch():
+    program = "import sys, rematch; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,7 +1,5 @@
 """Libraries on PyTorch. What is missing here is skipped."""
 
-from __future__ import annotations
-
 import sys
 import textwrap
 
@@ -13,8 +11,8 @@ from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, show
 pytest.importorskip("torch")
 
 EVERY = [("fairscale", "reentrant"), ("deepspeed", "reentrant"), ("deepspeed", "non_reentrant")]
-PLAIN_OPTIONS = {"early_stop": False, "determinism": "none"}
-"""Features that DeepSpeed's non-reentrant function has."""
+OPTIONS = {"reentrant": {}, "non_reentrant": {"early_stop": False, "determinism": "none"}}
+"""By variant; those of the other one are what DeepSpeed's non-reentrant function has."""
 
 
 def started(start, name):
@@ -25,13 +23,6 @@ def started(start, name):
     return subject, lambda layer: {"kind": "custom", "layer": declared[layer]}
 
 
-def both(subject, case):
-    plain, checkpointed = subject.both(run_of(case))
-    assert "error" not in plain, plain
-    assert "error" not in checkpointed, checkpointed
-    return plain, checkpointed
-
-
 def differing(record):
     return {o["quantity"] for o in record["observations"] if not o.get("as") and o.get("data")}
 
@@ -39,10 +30,9 @@ def differing(record):
 @pytest.mark.parametrize(("name", "variant"), EVERY)
 def test_a_segment_runs_again_and_agrees_with_the_plain_run(start, name, variant):
     subject, own = started(start, name)
-    options = PLAIN_OPTIONS if variant == "non_reentrant" else {}
-    plan = {"segments": [segment(0, 3, variant, **options)]}
+    plan = {"segments": [segment(0, 3, variant, **OPTIONS[variant])]}
     layers = ("linear", own("gru_dropout"), "tanh", "dropout")
-    plain, checkpointed = both(subject, chain(*layers, plan=plan, protocol=TRAINABLE))
+    plain, checkpointed = subject.agreed(chain(*layers, plan=plan, protocol=TRAINABLE))
     assert differing(checkpointed) <= {"output"}  # Whose flags differ, or bits of a kernel.
     assert [e["count"] for e in checkpointed["executions"]] == [2, 2, 2, 1]
     assert {d["hash"] for d in plain["draws"]} == {d["hash"] for d in checkpointed["draws"]}
@@ -50,18 +40,16 @@ def test_a_segment_runs_again_and_agrees_with_the_plain_run(start, name, variant
 
 def test_fairscale_updates_statistics_once_and_trains_a_block_whose_input_is_frozen(start):
     subject, own = started(start, "fairscale")
-    case = one("linear", own("batch_norm_1d"), variant="reentrant", input=(3, 2))
-    _, checkpointed = both(subject, case)
+    _, checkpointed = subject.agreed(one("linear", own("batch_norm_1d"), variant="reentrant", input=(3, 2)))
     assert differing(checkpointed) == set()
     assert observed(checkpointed)["parameter_gradient", 0, 0, 0].get("present", True)
 
 
 def test_fairscale_stops_updating_statistics_within_two_wrappers(start):
     subject, own = started(start, "fairscale")
-    nested = [segment(0, 1, "reentrant")]
-    plan = {"segments": [segment(0, 1, "reentrant", nested=nested)]}
+    plan = {"segments": [segment(0, 1, "reentrant", nested=[segment(0, 1, "reentrant")])]}
     case = chain(own("batch_norm_1d"), input=(3, 2), plan=plan, protocol=TRAINABLE)
-    _, checkpointed = both(subject, case)
+    _, checkpointed = subject.agreed(case)
     if not differing(checkpointed):
         pytest.skip("repaired in this fairscale")
     assert differing(checkpointed) == {"buffer"}
@@ -73,9 +61,8 @@ def test_fairscale_stops_updating_statistics_within_two_wrappers(start):
 @pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
 def test_deepspeed_updates_statistics_twice_and_a_script_shows_it(start, variant):
     subject, _ = started(start, "deepspeed")
-    options = PLAIN_OPTIONS if variant == "non_reentrant" else {}
-    case = one("batch_norm", variant=variant, protocol=TRAINABLE, **options)
-    _, checkpointed = both(subject, case)
+    case = one("batch_norm", variant=variant, protocol=TRAINABLE, **OPTIONS[variant])
+    _, checkpointed = subject.agreed(case)
     assert differing(checkpointed) == {"buffer"}
     script, _ = shown(subject, case, finding("buffers-after-step"))
     assert "rematch" not in script and "import deepspeed" in script
@@ -102,7 +89,7 @@ def few(start_python, reentrant=False, change=""):
 
 def test_blocks_of_transformers_run_again_and_agree_with_the_plain_run(start_python):
     subject, case = few(start_python)
-    _, checkpointed = both(subject, case)
+    _, checkpointed = subject.agreed(case)
     assert differing(checkpointed) == set()
 
 

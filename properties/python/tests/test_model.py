@@ -1,12 +1,11 @@
 """judge_model() and models that checkpoint inside: their own switch, and their blocks."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from test_safe import Conv, X  # noqa: E402
+from modules import causes  # noqa: E402
+from test_safe import X, conv  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
@@ -14,37 +13,34 @@ from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E4
 from rematch.safe import judge, judge_model  # noqa: E402
 
 
+def layer(*more):
+    return nn.Sequential(nn.Linear(4, 4), *more, nn.Tanh())
+
+
+def through(blocks, x, checkpoints):
+    for block in blocks:
+        x = checkpoint(block, x, use_reentrant=False) if checkpoints else block(x)
+    return x
+
+
 def test_what_a_model_checkpoints_inside_is_no_part_of_the_plain_run():
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.blocks = nn.ModuleList(Conv() for _ in range(2))
-
-        def forward(self, x):
-            for block in self.blocks:
-                x = checkpoint(block, x, use_reentrant=False)
-            return x
-
-    verdict = judge(Model(), X)
+    blocks = nn.ModuleList(conv() for _ in range(2))
+    verdict = judge(lambda x: through(blocks, x, True), X)
     assert list(verdict.tried) == ["own"] and not verdict.safe
-    assert [finding.cause.name for finding in verdict.findings] == ["batch-norm"]
+    assert causes(verdict) == ["batch-norm"]
 
 
 class Stack(nn.Module):
     """A model with a switch of its own, of which half of the blocks know; two more do not run."""
 
-    def __init__(self, switch: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
         blocks = [nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)) for _ in range(6)]
         self.first, self.second, self.third = (nn.ModuleList(blocks[n : n + 2]) for n in (0, 2, 4))
-        self.gradient_checkpointing = switch
+        self.gradient_checkpointing = False
 
     def forward(self, x):
-        for block in self.first:
-            x = checkpoint(block, x, use_reentrant=False) if self.gradient_checkpointing else block(x)
-        for block in self.second:
-            x = block(x)
-        return x
+        return through(self.second, through(self.first, x, self.gradient_checkpointing), False)
 
 
 def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
@@ -58,15 +54,14 @@ def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
     assert "safe as far as tried" in verdict.table()
 
 
-class AsksInputForGradients(Stack):
-    """As models for speech do, whose first layers may be frozen."""
-
-    def forward(self, x):
-        x.requires_grad = True
-        return super().forward(x)
-
-
 def test_inputs_of_a_model_need_not_require_grad():
+    class AsksInputForGradients(Stack):
+        """As models for speech do, whose first layers may be frozen."""
+
+        def forward(self, x):
+            x.requires_grad = True
+            return super().forward(x)
+
     verdict = judge_model(AsksInputForGradients(), X)
     assert verdict.own is not None and verdict.own.safe, verdict
 
@@ -91,7 +86,7 @@ def test_a_flag_with_another_meaning_that_gates_a_checkpoint_accuses_nobody():
 
 
 def test_wrappers_that_rename_parameters_are_remarked_of_a_model():
-    blocks = [checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2)]
+    blocks = [checkpoint_wrapper(layer()) for _ in range(2)]
     verdict = judge_model(nn.Sequential(nn.Linear(4, 4), *blocks), X)
     assert verdict.safe and verdict.headline().endswith("see the remarks")
     assert "1._checkpoint_wrapped_module.0.weight" in str(verdict)
@@ -104,7 +99,7 @@ class Scales(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(2))
+        self.blocks = nn.ModuleList(layer() for _ in range(2))
 
     def forward(self, x):
         for block in self.blocks:
@@ -156,7 +151,7 @@ class OfItsOwn(nn.Module):
 
     def __init__(self, *more: nn.Module) -> None:
         super().__init__()
-        self.block = nn.Sequential(nn.Linear(4, 4), *more, nn.Tanh())
+        self.block = layer(*more)
 
     def forward(self, x):
         return Recomputes.apply(self.block, x, *self.block.parameters()) if self.slim else self.block(x)
@@ -170,22 +165,23 @@ def test_a_switch_is_judged_also_where_it_does_not_reach_checkpoint():
     assert [finding.scenario.name for finding in verdict.findings] == ["autocast to bfloat16"], "it forgets autocast"
 
 
-def test_a_switch_that_was_given_and_does_nothing_leaves_a_model_unjudged():
-    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), X, switch="no_such_flag")
-    assert not verdict.safe and verdict.headline() == "Sequential was not judged"
-
-
-def test_without_a_switch_the_answer_is_about_blocks():
-    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), X)
-    assert verdict.headline() == "The blocks of Sequential are safe to checkpoint as far as they were tried"
+@pytest.mark.parametrize(
+    ("options", "headline"),
+    [
+        ({"switch": "no_such_flag"}, "Sequential was not judged"),
+        ({}, "The blocks of Sequential are safe to checkpoint as far as they were tried"),
+    ],
+)
+def test_without_a_switch_that_does_anything_the_answer_is_about_blocks(options, headline):
+    verdict = judge_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), X, **options)
+    assert verdict.headline() == headline and verdict.safe == (not options)
 
 
 def test_all_modules_that_a_region_calls_are_checkpointed():
     class Segments(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.blocks = nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(4)))
-            self.remat = False
+            self.blocks, self.remat = nn.Sequential(*(layer() for _ in range(4))), False
 
         def forward(self, x):
             return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)

@@ -1,7 +1,5 @@
 """Odd tensors, objects, functions, options and habits: none of them breaks what judges it, or what runs after it."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import dataclasses
@@ -20,6 +18,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from modules import causes, maker  # noqa: E402
 from odd import FUNCTIONS, HABITS, OBJECTS, STORED, TENSORS, WITHOUT_MEMORY, Block, Uses, X  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -74,8 +73,9 @@ def verdict_of(target, *args, scenarios=(FIRST,), variants=(REENTRANT, NON_REENT
     return verdict
 
 
-def causes(verdict):
-    return [finding.cause.name for finding in verdict.findings]
+def block(forward, **held):
+    """A Block that computes otherwise."""
+    return maker(forward, None, Block, **held)()
 
 
 @pytest.mark.parametrize("name", [*TENSORS, *STORED, *WITHOUT_MEMORY, *OBJECTS])
@@ -91,13 +91,11 @@ def test_a_buffer_of_any_layout_may_be_used(name):
 
 @pytest.mark.parametrize("name", [n for n in STORED if not n.startswith("parameter")] + ["bool, expanded"])
 def test_a_buffer_of_any_layout_may_lie_beside_a_counter(name):
-    class Counts(Block):
-        def forward(self, x):
-            self.count += 1
-            return super().forward(x) * self.count
+    def counts(self, x):
+        self.count += 1
+        return Block.forward(self, x) * self.count
 
-    module = Counts((TENSORS | STORED)[name]())
-    module.count = 0
+    module = block(counts, count=0, thing=(TENSORS | STORED)[name])
     assert causes(verdict_of(module)) == ["counter"]
     assert module.count == 0
 
@@ -131,14 +129,13 @@ def test_debug_that_is_on_around_accuses_nothing():
 def leaks(enter, leave):
     """A forward that undoes what it does behind the last operator, which early stop does not reach."""
 
-    class Leaks(Block):
-        def forward(self, x):
-            kept = enter()
-            y = super().forward(x)
-            leave(kept)
-            return y
+    def forward(self, x):
+        kept = enter()
+        y = Block.forward(self, x)
+        leave(kept)
+        return y
 
-    return Leaks()
+    return block(forward)
 
 
 @pytest.mark.parametrize("name", HABITS)
@@ -150,33 +147,32 @@ def test_what_early_stop_leaves_in_the_process_is_told_and_put_back(name):
 
 
 def test_hooks_of_saved_tensors_that_a_forward_leaves_are_taken_off():
-    class Leaves(Block):
-        def forward(self, x):
-            torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
-            return super().forward(x)
+    def leaves(self, x):
+        torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t).__enter__()
+        return Block.forward(self, x)
 
-    verdict_of(Leaves())
+    verdict_of(block(leaves))
 
 
-@pytest.mark.parametrize("returned", ["parameter", "buffer", "cached"])
-def test_a_leaf_that_a_reentrant_region_returns_does_not_end(returned):
-    class Returns(Block):
-        def forward(self, x):
-            return self.lin(x), self.leaf
+@pytest.mark.parametrize("kind", [nn.Parameter, nn.Buffer, torch.clone])
+def test_a_leaf_that_a_reentrant_region_returns_does_not_end(kind):
+    def returns(self, x):
+        return self.lin(x), self.leaf
 
-    module = Returns()
-    module.leaf = nn.Parameter(torch.ones(4)) if returned == "parameter" else torch.ones(4)
-    if returned == "buffer":
-        module.register_buffer("leaf", module.__dict__.pop("leaf"))
+    module = block(returns, leaf=lambda: kind(torch.ones(4)))
     verdict = verdict_of(module, scenarios=SCENARIOS)
     assert "does-not-end" in causes(verdict)
     assert all(finding.variants == ["reentrant"] for finding in verdict.findings)
     assert module.leaf.is_leaf
 
 
-def test_a_run_that_waits_is_stopped_and_the_rest_goes_on(monkeypatch):
+@pytest.fixture
+def impatient(monkeypatch):
     monkeypatch.setattr(run, "PATIENCE", 0.2)
     monkeypatch.setattr(run, "TIMES", 1)
+
+
+def test_a_run_that_waits_is_stopped_and_the_rest_goes_on(impatient):
     lock = threading.Lock()
     verdict = verdict_of(leaks(lock.acquire, lambda _: lock.release()), scenarios=SCENARIOS)
     assert causes(verdict) == ["early-stop", "does-not-end"]
@@ -184,17 +180,14 @@ def test_a_run_that_waits_is_stopped_and_the_rest_goes_on(monkeypatch):
     assert set(verdict.tried) == {"reentrant", "non_reentrant"} and not lock.locked()
 
 
-def test_a_run_that_computes_without_end_is_stopped(monkeypatch):
-    class Spins(Block):
-        def forward(self, x):
-            with contextlib.suppress(Exception):
-                while not torch.is_grad_enabled():
-                    pass
-            return super().forward(x)
+def test_a_run_that_computes_without_end_is_stopped(impatient):
+    def spins(self, x):
+        with contextlib.suppress(Exception):
+            while not torch.is_grad_enabled():
+                pass
+        return Block.forward(self, x)
 
-    monkeypatch.setattr(run, "PATIENCE", 0.2)
-    monkeypatch.setattr(run, "TIMES", 1)
-    assert causes(verdict_of(Spins())) == ["does-not-end"]
+    assert causes(verdict_of(block(spins))) == ["does-not-end"]
 
 
 def test_a_thread_beside_the_main_one_judges_as_well_and_says_that_it_cannot_stop_a_run():
@@ -215,12 +208,11 @@ def test_a_large_container_of_plain_values_costs_microseconds_an_entry(kind):
 
 
 def test_a_large_container_whose_values_change_is_told():
-    class Notes(Block):
-        def forward(self, x):
-            self.thing["word 1"] += 1
-            return super().forward(x)
+    def notes(self, x):
+        self.thing["word 1"] += 1
+        return Block.forward(self, x)
 
-    module = Notes({f"word {i}": i for i in range(1000)})
+    module = block(notes, thing={f"word {i}": i for i in range(1000)})
     verdict = verdict_of(module)
     assert not verdict.safe and "thing" in str(verdict)
     assert module.thing["word 1"] == 1

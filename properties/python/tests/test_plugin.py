@@ -1,13 +1,7 @@
 """The plugin of pytest judges a model without a test file."""
 
-from __future__ import annotations
-
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from harness import run_module
 
 pytest.importorskip("torch")
 
@@ -31,12 +25,9 @@ def unsound():
 """
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(folder, *arguments):
     (folder / "models.py").write_text(MODELS, encoding="utf-8")
-    paths = os.pathsep.join([str(Path(__file__).parents[1]), str(folder)])
-    command = [sys.executable, "-m", "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments]
-    environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return run_module(folder, "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments)
 
 
 def test_a_sound_model_passes(tmp_path):
@@ -59,10 +50,6 @@ def test_what_cannot_be_loaded_is_told(tmp_path):
 
 
 def test_the_fixture_asserts(tmp_path):
-    (tmp_path / "test_mine.py").write_text(
-        "import torch\n\n"
-        "def test_block(checkpoint_safe):\n"
-        "    checkpoint_safe(torch.nn.Linear(4, 4), torch.ones(3, 4))\n",
-        encoding="utf-8",
-    )
+    test = "def test_block(checkpoint_safe):\n    checkpoint_safe(torch.nn.Linear(4, 4), torch.ones(3, 4))\n"
+    (tmp_path / "test_mine.py").write_text(f"import torch\n\n{test}", encoding="utf-8")
     assert "1 passed" in run(tmp_path, "test_mine.py").stdout

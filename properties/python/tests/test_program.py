@@ -1,7 +1,5 @@
 """The command line, `rematch` and `python -m rematch`: what it does itself, and what it leaves to the program."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -11,6 +9,8 @@ import subprocess
 import sys
 
 import pytest
+from cases import chain, segment
+from harness import peak_and_rest
 
 import rematch.__main__ as command
 import rematch.program as program
@@ -57,11 +57,10 @@ def started(package, monkeypatch):
 
 def installed(monkeypatch, *modules):
     def find(name):
-        if name.split(".")[0] not in modules:
-            if "." in name:
-                raise ModuleNotFoundError(name)
-            return None
-        return name
+        there = name.split(".")[0] in modules
+        if "." in name and not there:
+            raise ModuleNotFoundError(name)
+        return name if there else None
 
     monkeypatch.setattr(program, "find_spec", find)
 
@@ -73,28 +72,23 @@ def refused(capsys, *words):
     return capsys.readouterr().err
 
 
-def test_a_framework_beside_the_package_is_judged_in_this_interpreter(started, monkeypatch, package):
-    installed(monkeypatch, "torch")
+@pytest.mark.parametrize(
+    ("modules", "chosen", "told"),
+    [
+        ([], {}, {}),
+        (["torch"], {}, {"REMATCH_PYTHON_PYTORCH": sys.executable}),
+        (["torch", "mlx"], {"REMATCH_PYTHON_MLX": "/chosen"}, {"REMATCH_PYTHON_PYTORCH": sys.executable}),
+        (["torch", "mlx"], {"REMATCH_PYTHON": "/for/all"}, {}),
+    ],
+)
+def test_a_framework_is_judged_in_this_interpreter_or_in_one_that_was_chosen(
+    started, monkeypatch, package, modules, chosen, told
+):
+    installed(monkeypatch, *modules)
+    for name, python in chosen.items():
+        monkeypatch.setenv(name, python)
     command.main(["laws", "--json"])
-    expected = {"REMATCH_PYTHON_PYTORCH": sys.executable}
-    assert started == [(package / "_program" / "bin" / "rematch", ["laws", "--json"], expected)]
-
-
-def test_a_python_that_was_chosen_is_left_alone(started, monkeypatch):
-    installed(monkeypatch, "torch", "mlx")
-    monkeypatch.setenv("REMATCH_PYTHON_MLX", "/chosen/python")
-    command.main(["laws"])
-    monkeypatch.delenv("REMATCH_PYTHON_MLX")
-    monkeypatch.setenv("REMATCH_PYTHON", "/for/all")
-    command.main(["laws"])
-    mine = {"REMATCH_PYTHON_PYTORCH": sys.executable, "REMATCH_PYTHON_MLX": "/chosen/python"}
-    assert [told for _, _, told in started] == [mine, {"REMATCH_PYTHON": "/for/all"}]
-
-
-def test_without_frameworks_the_program_looks_elsewhere(started, monkeypatch):
-    installed(monkeypatch)
-    command.main(["laws"])
-    assert [told for _, _, told in started] == [{}]
+    assert started == [(package / "_program" / "bin" / "rematch", ["laws", "--json"], chosen | told)]
 
 
 def test_a_slip_is_left_to_the_program_which_knows_all_its_commands(started):
@@ -134,10 +128,18 @@ def test_the_package_alone_says_how_to_get_the_program_and_what_was_meant(packag
     assert "the Python package alone" in capsys.readouterr().out
 
 
+def run(*words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=120)
+
+
+def run_after(prepare, *words):
+    """The command line in a process in which `prepare` ran before."""
+    text = f"import sys; {prepare}; import runpy; runpy.run_module('rematch', run_name='__main__')"
+    return run(sys.executable, "-c", text, *words)
+
+
 def test_help_lists_commands_of_both_without_numpy_or_a_framework():
-    blocked = "import sys; sys.modules.update(numpy=None, torch=None); sys.argv[1:] = ['--help'];"
-    text = f"{blocked} import runpy; runpy.run_module('rematch', run_name='__main__')"
-    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    ran = run_after("sys.modules.update(numpy=None, torch=None)", "--help")
     assert ran.returncode == 0, ran.stderr
     for word in (*command.OURS, *program.COMMANDS, *command.FRAMEWORKS):
         assert word in ran.stdout
@@ -145,24 +147,15 @@ def test_help_lists_commands_of_both_without_numpy_or_a_framework():
 
 @pytest.mark.parametrize("name", command.OURS)
 def test_help_of_a_command_loads_no_framework(name):
-    heavy = ("numpy", "torch", "transformers")
-    text = (
-        f"import atexit, sys; sys.argv[1:] = [{name!r}, '--help'];"
-        f"atexit.register(lambda: print('loaded:', [name for name in {heavy} if name in sys.modules]));"
-        "import runpy; runpy.run_module('rematch', run_name='__main__')"
-    )
-    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    loaded = "{'numpy', 'torch', 'transformers'} & sys.modules.keys()"
+    ran = run_after(f"import atexit; atexit.register(lambda: print('loaded:', {loaded}))", name, "--help")
     assert ran.returncode == 0, ran.stderr
-    assert f"usage: rematch {name} " in ran.stdout and ran.stdout.endswith("loaded: []\n")
+    assert f"usage: rematch {name} " in ran.stdout and ran.stdout.endswith("loaded: set()\n")
 
 
 @pytest.mark.parametrize("name", ["safe", "plan"])
 def test_a_command_says_that_it_lacks_pytorch(name):
-    text = (
-        f"import sys; sys.modules['torch'] = None; sys.argv[1:] = [{name!r}, 'torch.nn:ReLU', '--input', '2'];"
-        "import runpy; runpy.run_module('rematch', run_name='__main__')"
-    )
-    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60)
+    ran = run_after("sys.modules['torch'] = None", name, "torch.nn:ReLU", "--input", "2")
     assert ran.returncode == 2
     assert f"rematch: {name} needs PyTorch in this Python" in ran.stderr
 
@@ -182,7 +175,7 @@ def test_both_spellings_know_the_same_commands():
     assert sorted(command.OURS) == re.findall(r'{"(\w+)"', words)
     if (found := program.program()) is None:
         pytest.skip("without the program its commands are not compared")
-    told = subprocess.run([found, "--help"], capture_output=True, text=True, timeout=60).stdout
+    told = run(found, "--help").stdout
     apart = {"scenario": "rematch-scenario"}
     there = [name for name in program.COMMANDS if name not in apart or found.with_name(apart[name]).is_file()]
     assert all(f"  {name} " in told or f"rematch {name}" in told for name in (*command.OURS, *there))
@@ -194,12 +187,9 @@ def test_the_snapshot_of_a_case_is_pytorchs_and_has_the_peaks_that_it_shows(tmp_
         pytest.skip("needs the program")
     file, case = tmp_path / "bytes.pickle", tmp_path / "case.json"
     kinds = ["tanh", "sigmoid", "tanh"]
-    plan = {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]}
-    layers = [{"kind": kind} for kind in kinds]
-    fields = {"input": [2, 4], "layers": layers, "plan": plan, "protocol": {"input_requires_grad": True}}
-    case.write_text(json.dumps({"format": 1, "seed": 1, **fields}))
-    words = [found, "show", case, "--json", "--snapshot", file]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    plan, protocol = {"segments": [segment(0, 2)]}, {"input_requires_grad": True}
+    case.write_text(json.dumps(chain(*kinds, input=(2, 4), plan=plan, protocol=protocol)))
+    ran = run(found, "show", case, "--json", "--snapshot", file)
     assert ran.returncode == 0, ran.stderr
     written = file.read_bytes()
     assert {opcode.name for opcode, _, _ in pickletools.genops(written)} <= VIEWER_READS
@@ -207,16 +197,7 @@ def test_the_snapshot_of_a_case_is_pytorchs_and_has_the_peaks_that_it_shows(tmp_
     traces = snapshot["device_traces"]
     assert snapshot["segments"] == [] and len(traces) == 2
     for name, trace in zip(("plain", "checkpointed"), traces, strict=True):
-        live, peak, known = 0, 0, {}
-        for entry in trace:
-            if entry["action"] == "alloc":
-                assert entry["addr"] not in known
-                known[entry["addr"]] = entry["size"]
-                live += entry["size"]
-                peak = max(peak, live)
-            elif entry["action"] == "free_completed":
-                live -= known.pop(entry["addr"])
-        assert (peak, live, known) == (shown[name]["peak_bytes"], 0, {})
+        assert peak_and_rest(trace) == (shown[name]["peak_bytes"], {})
         frames = [frame for entry in trace for frame in entry["frames"]]
         for index, kind in enumerate(kinds):
             assert any((f["filename"], f["name"]) == (f"forward: layer {index}", kind) for f in frames)
@@ -230,8 +211,7 @@ def test_what_cannot_be_started_is_wrong_usage(capsys):
 
 def test_a_subject_that_nobody_talks_to_says_what_it_is():
     pytest.importorskip("torch")
-    started = [sys.executable, "-m", "rematch", f"{__file__}:add"]
-    ran = subprocess.run(started, capture_output=True, text=True, timeout=120)
+    ran = run(sys.executable, "-m", "rematch", f"{__file__}:add")
     assert ran.returncode == 2
     assert "is a subject of the harness" in ran.stderr
 
@@ -241,6 +221,6 @@ def test_a_reader_that_has_seen_enough_is_no_error():
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as pipe:
-        command = [sys.executable, "-m", "rematch", "--help"]
-        ended = subprocess.run(command, stdout=pipe, stderr=subprocess.PIPE, check=False)
+        words = [sys.executable, "-m", "rematch", "--help"]
+        ended = subprocess.run(words, stdout=pipe, stderr=subprocess.PIPE)
     assert (ended.returncode, ended.stderr) == (128 + 13, b"")

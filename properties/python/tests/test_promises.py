@@ -1,7 +1,5 @@
 """Frameworks keep the promises of their checkpoint functions, but for those that profiles know."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

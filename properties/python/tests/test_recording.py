@@ -1,16 +1,13 @@
 """A recorded run is judged as a watch would have judged it, on any machine."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from harness import run_module  # noqa: E402
+from modules import maker  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 from watched import Transformer, train  # noqa: E402
 
@@ -60,31 +57,32 @@ def test_a_journal_says_what_a_watch_says(tmp_path, reentrant, what):
     assert judged.not_seen == []
 
 
-class Block(nn.Module):
-    def __init__(self, forward):
-        super().__init__()
-        self.layer, self.run = nn.Linear(3, 3), forward
+def recorded(path, function, error=None):
+    """What judges the journal of a step that computes the function in a checkpoint."""
 
     def forward(self, x):
-        return checkpoint(lambda x: self.run(self.layer(x)), x, use_reentrant=False).abs().sum()
+        return checkpoint(lambda x: function(self.inner(x)), x, use_reentrant=False).abs().sum()
+
+    model = maker(forward, None)()
+    with rematch.record(model, path):
+        model(torch.ones(2, 4)).backward()
+        if error:
+            raise error
+    return judge_journal(path)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64, torch.complex64])
 def test_elements_of_any_dtype_are_written_and_read(tmp_path, dtype):
     count = iter(range(9))
-    model = Block(lambda y: (y.to(dtype) * torch.tensor(1 + next(count)).to(dtype)).abs())
-    with rematch.record(model, tmp_path / "j"):
-        model(torch.ones(2, 3)).backward()
-    [finding] = judge_journal(tmp_path / "j").findings
-    assert (finding.operator, finding.element, finding.comparison.first.differing) == ("aten.mul.Tensor", 0, 6)
+    judged = recorded(tmp_path / "j", lambda y: (y.to(dtype) * torch.tensor(1 + next(count)).to(dtype)).abs())
+    [finding] = judged.findings
+    assert (finding.operator, finding.element, finding.comparison.first.differing) == ("aten.mul.Tensor", 0, 8)
     assert finding.comparison.first.now == pytest.approx(2 * finding.comparison.first.was)
 
 
 def test_a_journal_says_how_the_run_ended(tmp_path):
-    model = Block(torch.sin)
-    with pytest.raises(KeyError), rematch.record(model, tmp_path / "j"):
-        model(torch.ones(2, 3)).backward()
-        raise KeyError("lost")
+    with pytest.raises(KeyError):
+        recorded(tmp_path / "j", torch.sin, KeyError("lost"))
     judged = judge_journal(tmp_path / "j")
     assert (judged.regions, judged.compared) == (1, 1)
     assert judged.not_seen == ["the run ended in an error: KeyError: 'lost'"]
@@ -102,15 +100,14 @@ def test_a_journal_says_what_could_not_be_seen(monkeypatch, tmp_path):
         raise NotImplementedError("of this kind")
 
     monkeypatch.setattr("rematch.journal.executions.Computations._made", fails)
-    model = Block(torch.sin)
-    with rematch.record(model, tmp_path / "j"):
-        model(torch.ones(2, 3)).backward()
-    judged = judge_journal(tmp_path / "j")
+    judged = recorded(tmp_path / "j", torch.sin)
     assert judged.compared == 1 and any("of this kind" in sentence for sentence in judged.not_seen)
     assert "every recomputation computed what its forward did, as far as it was seen" in str(judged)
 
 
-@pytest.mark.parametrize("text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n', '{"journal": 1}\n{}\n'])
+@pytest.mark.parametrize(
+    "text", ["", "[]\n", "{}\n", '{"journal": 99}\n', "no JSON\n", '{"journal": 1}\n[]\n', '{"journal": 1}\n{}\n']
+)
 def test_what_is_no_journal_is_refused(tmp_path, text):
     (tmp_path / "j").write_text(text)
     with pytest.raises(NoJournal, match="expected"):
@@ -119,18 +116,18 @@ def test_what_is_no_journal_is_refused(tmp_path, text):
 
 def test_the_command_tells_by_its_status(tmp_path):
     def judged(*words):
-        done = subprocess.run([sys.executable, "-m", "rematch", "judge", *words], capture_output=True, text=True)
+        done = run_module(tmp_path, "rematch", "judge", *words)
         return done.returncode, done.stdout, done.stderr
 
     for noise in (0.0, 0.5):
         trained(model_of(False, noise), tmp_path / f"{noise}")
-    status, out, _ = judged(str(tmp_path / "0.0"))
+    status, out, _ = judged("0.0")
     assert status == 0 and out.endswith("every recomputation computed what its forward did\n")
-    status, out, _ = judged(str(tmp_path / "0.5"), "--json")
+    status, out, _ = judged("0.5", "--json")
     assert status == 1 and json.loads(out)["findings"][0]["module"] == "layers.3.moe.router"
     whole = (tmp_path / "0.0").read_text()
     (tmp_path / "cut").write_text(whole[: whole.rindex('{"sealed"')])
-    status, out, _ = judged(str(tmp_path / "cut"))
+    status, out, _ = judged("cut")
     assert status == 1 and "the journal is not sealed" in out
-    status, out, err = judged(str(tmp_path / "none"))
+    status, out, err = judged("none")
     assert status == 2 and not out and "No such file" in err and "Traceback" not in err

@@ -1,7 +1,5 @@
 """What is rounding and what is not: the bits decide, and float64 where the reentrant variant has other kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 torch = pytest.importorskip("torch")

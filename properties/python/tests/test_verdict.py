@@ -1,6 +1,4 @@
-"""What a verdict of judge() rests on: what it counts, sees, rules out and leaves open."""
-
-from __future__ import annotations
+"""What a verdict of judge() rests on: what it counts, sees, rules out and leaves open, compiled or not."""
 
 import json
 import os
@@ -10,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from modules import causes, linear, maker  # noqa: E402
+from planted_states import freezes_itself, schedules  # noqa: E402
 from torch import nn  # noqa: E402
 
 from rematch.safe import judge  # noqa: E402
@@ -58,18 +58,15 @@ def test_a_context_that_the_caller_leaves_before_the_backward_can_be_asked_about
 
     assert judge(gate, X).safe
     verdict = judge(gate, X, within=Coarse)
-    assert {finding.cause.name for finding in verdict.findings} == {"context-closed"}, verdict.report()
+    assert set(causes(verdict)) == {"context-closed"}, verdict.report()
 
 
 def test_what_differs_in_the_last_half_of_a_double_is_seen():
-    class Drifts(nn.Module):
-        calls = 0
+    def drifts(self, x):
+        self.calls += 1
+        return (x * (1 + self.calls * 1e-9)).tanh()
 
-        def forward(self, x):
-            self.calls += 1
-            return (x * (1 + self.calls * 1e-9)).tanh()
-
-    verdict = judge(Drifts(), X.double(), variants="non_reentrant")
+    verdict = judge(maker(drifts, None, calls=0)(), X.double(), variants="non_reentrant")
     assert any(finding.computed for finding in verdict.findings), verdict.report()
 
 
@@ -88,7 +85,7 @@ def test_a_class_that_a_function_closes_over_is_looked_into():
 
     # tanh() saves its result, for which the region runs again.
     verdict = judge(lambda x: Reads.apply(x).tanh(), X, variants="non_reentrant")
-    assert [finding.cause.name for finding in verdict.findings] == ["closure-changed"], verdict.report()
+    assert causes(verdict) == ["closure-changed"], verdict.report()
     assert kept == []
 
 
@@ -98,8 +95,7 @@ def test_what_was_ruled_out_is_only_what_was_found_unchanged():
         return Execution(calls > 0, False, entry, {"grad mode": True, "the default dtype": dtype})
 
     seen = Seen()
-    evidence = Evidence(None, FIRST, NON_REENTRANT, seen, seen, [], execution(0, "a"), execution(1, "b"))
-    text = ruled_out(evidence)
+    text = ruled_out(Evidence(None, FIRST, NON_REENTRANT, seen, seen, [], execution(0, "a"), execution(1, "b")))
     assert "unchanged when the recomputation began: random states, parameters, buffers" in text
     assert "globals" not in text
     assert "changed: calls; other modes of PyTorch: the default dtype" in text
@@ -134,17 +130,12 @@ def test_what_two_plain_runs_of_a_situation_do_not_agree_on_is_not_held_against_
 
 
 def test_tensors_that_exchange_their_memory_get_their_own_back():
-    class Exchanges(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.other = nn.Linear(4, 4), nn.Linear(4, 4)
+    def exchanges(self, x):
+        a, b = self.inner.weight, self.other.weight
+        a.data, b.data = b.data, a.data
+        return self.inner(x).tanh() + self.other(x)
 
-        def forward(self, x):
-            a, b = self.inner.weight, self.other.weight
-            a.data, b.data = b.data, a.data
-            return self.inner(x).tanh() + self.other(x)
-
-    module = Exchanges()
+    module = maker(exchanges, None, other=linear)()
     before = [(p.data_ptr(), p.detach().clone()) for p in module.parameters()]
     judge(module, X)
     for parameter, (address, value) in zip(module.parameters(), before, strict=True):
@@ -152,50 +143,32 @@ def test_tensors_that_exchange_their_memory_get_their_own_back():
 
 
 def test_every_element_of_a_sparse_gradient_is_compared():
-    class Rows(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.table, self.calls = nn.Embedding(2000, 2, sparse=True), 0
-
-        def forward(self, i):
-            self.calls += 1
-            scale = torch.ones(len(i), 1)
-            scale[700] += 1e-4 * self.calls
-            return self.table(i) * scale
+    def rows(self, i):
+        self.calls += 1
+        scale = torch.ones(len(i), 1)
+        scale[700] += 1e-4 * self.calls
+        return self.table(i) * scale
 
     torch.manual_seed(0)
-    verdict = judge(Rows(), torch.arange(1500), variants=["non_reentrant"])
-    assert [finding.cause.name for finding in verdict.findings] == ["counter"]
+    module = maker(rows, None, nn.Module, table=lambda: nn.Embedding(2000, 2, sparse=True), calls=0)()
+    verdict = judge(module, torch.arange(1500), variants=["non_reentrant"])
+    assert causes(verdict) == ["counter"]
     assert verdict.findings[0].what.startswith("gradient of table.weight: element 1400 is ")
 
 
 def test_how_many_parameters_train_is_asked_before_a_forward_freezes_them():
-    class Freezes(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
-
-        def forward(self, x):
-            y = self.second(self.first(x).tanh())
-            self.first.requires_grad_(False)
-            return y
-
-    reasons = [why for _, why in judge(Freezes(), X).not_tried]
+    module = nn.Sequential(nn.Linear(4, 4), freezes_itself())
+    reasons = [why for _, why in judge(module, X).not_tried]
     assert "it has fewer than three parameters" not in reasons
 
 
 def test_each_variant_has_its_own_symptom():
-    class Keeps(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.known = nn.Linear(4, 4), None
+    def keeps(self, x):
+        if self.known is None:
+            self.known = self.inner(x).exp()
+        return self.inner(x).tanh() * self.known
 
-        def forward(self, x):
-            if self.known is None:
-                self.known = self.inner(x).exp()
-            return self.inner(x).tanh() * self.known
-
-    (finding,) = judge(Keeps(), X).findings
+    (finding,) = judge(maker(keeps, None, known=None)(), X).findings
     assert finding.cause.name == "cache-filled"
     text = " ".join(finding.text().split())
     assert "differs use_reentrant=True: no error, but gradient of " in text
@@ -211,15 +184,47 @@ def test_numbers_that_differ_are_told_with_the_digits_that_differ(dtype):
     assert float(got) != float(had)
 
 
-def test_what_seldom_differs_between_plain_runs_is_not_held_against_a_module():
-    class Flaky(nn.Module):
-        """Its first checkpointed run is another, as one with a thread pool is now and then."""
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (torch.ones(2).double(), "float64 (2,), before float32 (2,)"),
+        (torch.ones(1, 2), "float32 (1, 2), before float32 (2,)"),
+        (torch.ones(2).to_sparse(), "sparse_coo, before strided"),
+    ],
+)
+def test_equal_elements_of_another_dtype_shape_or_layout_differ(other, text):
+    (change,) = changes({"y": Leaf(BUFFER, torch.ones(2))}, {"y": Leaf(BUFFER, other)})
+    assert change.text == f"buffer y: {text}"
 
-        def forward(self, x):
-            os.write(into, b".")
-            self.order = "other" if os.fstat(into).st_size in (3, 4) else "usual"
-            return x.tanh()
+
+def test_what_seldom_differs_between_plain_runs_is_not_held_against_a_module():
+    """Its first checkpointed run is another, as one with a thread pool is now and then."""
+
+    def flaky(self, x):
+        os.write(into, b".")
+        self.order = "other" if os.fstat(into).st_size in (3, 4) else "usual"
+        return x.tanh()
 
     with tempfile.TemporaryFile() as file:
         into = file.fileno()
-        assert judge(Flaky(), X).safe
+        assert judge(maker(flaky, None, nn.Module)(), X).safe
+
+
+def a_backend_that_doubles_what_is_checkpointed(graph, inputs):
+    wrong = any("checkpoint" in str(node.target) for node in graph.graph.nodes)
+    return (lambda *given: [2 * out for out in graph(*given)]) if wrong else graph
+
+
+def test_a_compiled_step_is_tried_on_request():
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 4))
+    verdict = judge(block, torch.randn(2, 4), compile="aot_eager")
+    assert verdict.safe and "compiled by aot_eager" in verdict.tried["non_reentrant"]
+    verdict = judge(block, torch.randn(2, 4), compile=a_backend_that_doubles_what_is_checkpointed)
+    assert causes(verdict) == ["compiler"]
+
+
+def test_what_differs_without_the_compiler_is_not_its_fault():
+    verdict = judge(schedules(), torch.randn(2, 4), compile="aot_eager", variants="non_reentrant")
+    assert causes(verdict) == ["counter"]
+    assert "compiled by aot_eager" in [scenario.name for _, scenario in verdict.findings[0].shown]

@@ -1,7 +1,5 @@
 """watch() names what a recomputation computes differently in a running job, and changes nothing."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings
@@ -11,11 +9,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import planted  # noqa: E402
 import planted_computations  # noqa: E402, F401
 import planted_states  # noqa: E402, F401
-import sound  # noqa: E402
+import sound_outside  # noqa: E402, F401
 import torch.utils.checkpoint as library  # noqa: E402
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, maker  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
@@ -37,6 +35,23 @@ def silent(model, every=1, **options):
     return rematch.watch(model, every, on_difference=lambda finding: None, **options)
 
 
+def rows():
+    return torch.randn(3, 4, requires_grad=True)
+
+
+def watched_step(model, **options):
+    """A silent watch over one step."""
+    with silent(model, **options) as watch:
+        model(rows()).sum().backward()
+    return watch
+
+
+def trained(model, steps=1, every=1, before_backward=None, **autocast):
+    with silent(model, every) as watch:
+        train(model, steps, before_backward, **autocast)
+    return watch
+
+
 class Checkpointed(nn.Module):
     def __init__(self, inner, reentrant=False, **options):
         super().__init__()
@@ -56,28 +71,22 @@ def places(watch):
 def test_noise_in_a_router_is_named_and_the_routing_that_it_turns(reentrant):
     model = Transformer(use_reentrant=reentrant)
     model.layers[3].moe.router.noise = 0.5
-    with silent(model) as watch:
-        train(model, 1)
+    watch = trained(model)
     assert places(watch) == [("layers.3.moe.router", "aten.mul.Tensor")]
     first, route = watch.findings[0].comparison.first, watch.findings[0].comparison.route
     assert (first.element, first.now, first.was) == (1, 1.0, 0.5)
     assert (route.module, route.operator) == ("layers.3.moe.router", "aten.topk")
-    assert f"then layers.3.moe.router: aten.topk differs: element {route.element} is {route.now}" in str(
-        watch.findings[0]
-    )
+    said = f"then layers.3.moe.router: aten.topk differs: element {route.element} is {route.now}"
+    assert said in str(watch.findings[0])
 
 
 class Flips(TorchDispatchMode):
-    """A device on which the second topk chooses otherwise."""
-
-    seen = 0
+    """A device on which topk chooses otherwise."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         if func is torch.ops.aten.topk.default:
-            self.seen += 1
-            if self.seen == 2:
-                result[1].view(-1)[7] = 3 - result[1].view(-1)[7]
+            result[1].view(-1)[7] = 3 - result[1].view(-1)[7]
         return result
 
 
@@ -85,23 +94,18 @@ def test_a_routing_that_turns_by_itself_is_named_with_its_element():
     model = Transformer(use_reentrant=False)
     again = iter([nullcontext(), Flips(), nullcontext(), nullcontext()])
     model.options["context_fn"] = lambda: (nullcontext(), next(again))
-    Flips.seen = 1
-    with silent(model) as watch:
-        train(model, 1)
+    watch = trained(model)
     assert places(watch) == [("layers.1.moe.router", "aten.topk")]
     first = watch.findings[0].comparison.first
     assert (first.element, first.now, first.differing, first.elements) == (7, 3 - first.was, 1, 20)
-    assert str(watch.findings[0]) == (
-        "rematch.watch, step 1: layers.1.moe.router: aten.topk differs in the recomputation: "
-        f"element 7 is {first.now}, in the forward {first.was} (1 of 20 elements)"
-    )
+    said = "rematch.watch, step 1: layers.1.moe.router: aten.topk differs in the recomputation: "
+    said += f"element 7 is {first.now}, in the forward {first.was} (1 of 20 elements)"
+    assert str(watch.findings[0]) == said
 
 
 @VARIANTS
 def test_another_dropout_mask_is_named(reentrant):
-    model = Transformer(use_reentrant=reentrant, preserve_rng_state=False)
-    with silent(model) as watch:
-        train(model, 1)
+    watch = trained(Transformer(use_reentrant=reentrant, preserve_rng_state=False))
     # The last layer is recomputed first, and with it every other mask of its forward.
     assert places(watch)[0] == ("layers.3.dropout", "aten.bernoulli_.float")
     assert "draws random numbers" in str(watch.findings[0])
@@ -116,9 +120,7 @@ def test_a_weight_written_between_forward_and_backward_is_named(reentrant, autoc
         with torch.no_grad():
             model.layers[2].attention.out_proj.weight[3, 5] += 1
 
-    with silent(model) as watch:
-        train(model, 1, write, **autocast)
-    [finding] = watch.findings
+    [finding] = trained(model, 1, 1, write, **autocast).findings
     assert (finding.module, finding.operator) == ("layers.2.attention", "aten.addmm")
     [state] = finding.comparison.states
     assert (state.name, state.element, state.differing) == ("layers.2.attention.out_proj.weight", 3 * 16 + 5, 1)
@@ -129,61 +131,48 @@ def test_a_weight_written_between_forward_and_backward_is_named(reentrant, autoc
 @VARIANTS
 def test_a_state_that_advances_twice_is_named(reentrant):
     model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.ReLU()), reentrant)
-    with silent(model) as watch:
-        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
-    [finding] = watch.findings
+    [finding] = watched_step(model).findings
     assert finding.module == "inner.1"
-    assert finding.comparison.advanced == {
-        f"inner.1.{n}" for n in ("running_mean", "running_var", "num_batches_tracked")
-    }
+    statistics = ("running_mean", "running_var", "num_batches_tracked")
+    assert finding.comparison.advanced == {f"inner.1.{name}" for name in statistics}
     assert "the forward itself writes it, so it is written twice" in str(finding)
 
 
 def test_a_state_is_compared_even_if_no_result_shows_it():
     model = Checkpointed(nn.BatchNorm1d(4))
     model.inner.num_batches_tracked = None
-    with silent(model) as watch:
-        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    watch = watched_step(model)
     assert places(watch) == [("inner", "aten.native_batch_norm")]
     assert "inner: aten.native_batch_norm reads another inner.running_mean" in str(watch.findings[0])
 
 
 @VARIANTS
 def test_an_operator_that_the_recomputation_alone_runs_is_named(reentrant):
-    class Turns(nn.Module):
-        calls = 0
+    def turns(self, x):
+        self.calls += 1
+        return x.sin() if self.calls % 2 else x.cos()
 
-        def forward(self, x):
-            self.calls += 1
-            return x.sin() if self.calls % 2 else x.cos()
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Turns()), reentrant)
-    with silent(model) as watch, library.set_checkpoint_early_stop(False):
-        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), maker(turns, None, calls=0)()), reentrant)
+    with library.set_checkpoint_early_stop(False):
+        watch = watched_step(model)
     assert places(watch) == [("inner.1", "aten.cos")]
     assert "inner.1: aten.cos runs in the recomputation only" in str(watch.findings[0])
 
 
 @VARIANTS
 def test_a_rounding_is_told_or_else_counted(reentrant):
-    class Rounds(nn.Module):
-        factor = 1.0
+    def rounds(self, x):
+        self.factor, factor = 1 + 2**-23, self.factor
+        return x * factor
 
-        def forward(self, x):
-            self.factor, factor = 1 + 2**-23, self.factor
-            return x * factor
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Rounds(), nn.Tanh()), reentrant)
-    with silent(model) as watch:
-        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), maker(rounds, None, factor=1.0)(), nn.Tanh()), reentrant)
+    watch = watched_step(model)
     assert (places(watch), watch.rounded) == (([], 1) if reentrant else ([("inner.1", "aten.mul.Tensor")], 0))
 
 
-def run_three_steps(place, make, reentrant):
-    """The findings of a module of the catalogue of safe, and how many recomputations were compared."""
-    torch.manual_seed(0)
-    given = place.INPUTS.get(make.__name__)
-    args, kwargs = given() if given else ((torch.randn(3, 4),), {})
+def run_three_steps(make, reentrant):
+    """The watch over a module of the catalogue of safe."""
+    args, kwargs = arguments_of(make)
     model = Checkpointed(make(), reentrant)
     with silent(model) as watch:
         for _ in range(3):
@@ -197,33 +186,29 @@ def run_three_steps(place, make, reentrant):
 
 
 @VARIANTS
-@pytest.mark.parametrize("make", sound.SOUND, ids=[make.__name__ for make in sound.SOUND])
+@pytest.mark.parametrize("make", SOUND, ids=lambda make: make.__name__)
 def test_a_sound_module_raises_no_alarm(make, reentrant):
-    if reentrant and make.__name__ in sound.ONLY_NON_REENTRANT:
+    if reentrant and make.__name__ in ONLY_NON_REENTRANT:
         pytest.skip("is sound under use_reentrant=False alone")
-    watch = run_three_steps(sound, make, reentrant)
+    watch = run_three_steps(make, reentrant)
     assert not watch.findings, watch.findings[0]
     # Hooks within a region keep checkpoint() from packing anything, and so from recomputing.
-    assert watch.compared or make.__name__ in ("nothing_comes", "HalvesWithin")
+    assert watch.compared or make.__name__ in ("nothing_comes", "identity", "halves_within")
 
 
 NAMED = ("batch-norm", "instance-norm", "spectral-norm", "buffer-counter", "buffer-average", "global-changed")
 
 
 @VARIANTS
-@pytest.mark.parametrize(
-    "make", [m for c, m in planted.PLANTED if c in NAMED], ids=[m.__name__ for c, m in planted.PLANTED if c in NAMED]
-)
+@pytest.mark.parametrize("make", [make for cause, make in PLANTED if cause in NAMED], ids=lambda make: make.__name__)
 def test_modules_of_the_catalogue_that_compute_something_else_are_named(make, reentrant):
-    assert run_three_steps(planted, make, reentrant).findings
+    assert run_three_steps(make, reentrant).findings
 
 
 @VARIANTS
 @pytest.mark.parametrize("autocast", [{}, {"enabled": True}])
 def test_50_steps_of_a_sound_model_raise_no_alarm(reentrant, autocast):
-    model = Transformer(use_reentrant=reentrant)
-    with silent(model, 2) as watch:
-        train(model, 50, **autocast)
+    watch = trained(Transformer(use_reentrant=reentrant), 50, 2, **autocast)
     assert (watch.steps_watched, watch.compared, watch.findings) == (25, 100, [])
 
 
@@ -306,7 +291,7 @@ def test_two_forwards_before_a_backward_and_accumulation_are_told_apart(reentran
 def test_a_finding_says_the_step_of_its_forward(reentrant):
     model = Checkpointed(nn.BatchNorm1d(4), reentrant)
     with silent(model) as watch:
-        losses = [model(torch.randn(3, 4, requires_grad=True)).sum() for _ in range(3)]
+        losses = [model(rows()).sum() for _ in range(3)]
         losses[1].backward()
     assert [finding.step for finding in watch.findings] == [2]
 
@@ -331,19 +316,16 @@ def test_what_the_watch_cannot_do_is_said_and_training_goes_on(monkeypatch, brok
 @pytest.mark.parametrize("outer", [True, False])
 @pytest.mark.parametrize("inner", [True, False])
 def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
-    class Counts(nn.Module):
-        calls = 0
+    def differs(self, x):
+        self.calls += 1
+        return x * (2.0 if self.calls == self.other else 1.0)
 
-        def forward(self, x):
-            self.calls += 1
-            return x * (2.0 if self.calls == self.other else 1.0)
-
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), Checkpointed(nn.Sequential(nn.Tanh(), Counts()), inner)), outer)
     for other in (0, 2, 3):
-        counts = model.inner[1].inner[1]
-        counts.calls, counts.other = 0, other
+        counts = maker(differs, None, calls=0, other=other)()
+        nested = Checkpointed(nn.Sequential(nn.Tanh(), counts), inner)
+        model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nested), outer)
         with silent(model) as watch, library.set_checkpoint_early_stop(False):
-            model(torch.randn(3, 4, requires_grad=True)).exp().sum().backward()
+            model(rows()).exp().sum().backward()
         # The outermost region, and the one within, are recomputed once each.
         assert watch.compared == 2 and counts.calls == 3
         assert places(watch) == ([("inner.1.inner.1", "aten.mul.Tensor")] if other else [])
@@ -351,11 +333,10 @@ def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
 
 def test_early_stop_ends_a_comparison_and_is_no_difference():
     model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
-    with silent(model) as watch:
-        model(torch.randn(3, 4, requires_grad=True)).sum().backward()
-        with library.set_checkpoint_early_stop(False):
-            model(torch.randn(3, 4, requires_grad=True)).sum().backward()
-    assert (watch.compared, watch.findings) == (2, [])
+    for early in (True, False):
+        with library.set_checkpoint_early_stop(early):
+            watch = watched_step(model)
+        assert (watch.compared, watch.findings) == (1, [])
 
 
 def test_selective_checkpoints_are_compared_and_what_their_policies_see_stays():
@@ -364,18 +345,13 @@ def test_selective_checkpoints_are_compared_and_what_their_policies_see_stays():
     def contexts():
         def policy(context, operator, *args, **kwargs):
             asked.append(str(operator))
-            return (
-                library.CheckpointPolicy.MUST_SAVE
-                if "mm" in str(operator)
-                else library.CheckpointPolicy.PREFER_RECOMPUTE
-            )
+            kinds = library.CheckpointPolicy
+            return kinds.MUST_SAVE if "mm" in str(operator) else kinds.PREFER_RECOMPUTE
 
         return library.create_selective_checkpoint_contexts(policy)
 
-    model = Checkpointed(
-        nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.Tanh()), context_fn=contexts
-    )
-    x = torch.randn(3, 4, requires_grad=True)
+    layers = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Linear(4, 4), nn.Tanh())
+    model, x = Checkpointed(layers, context_fn=contexts), rows()
     model(x).sum().backward()
     alone = asked.copy()
     asked.clear()
@@ -389,7 +365,7 @@ def test_a_difference_warns_once_for_each_place():
     model = Checkpointed(nn.BatchNorm1d(4))
     with rematch.watch(model, 1) as watch, pytest.warns(WatchWarning) as told:
         for _ in range(3):
-            model(torch.randn(3, 4, requires_grad=True)).sum().backward()
+            model(rows()).sum().backward()
     assert len(told) == 1 and str(told[0].message) == str(watch.findings[0])
     assert (watch.findings[0].step, watch.findings[0].times) == (1, 3)
 
@@ -398,7 +374,7 @@ def test_a_difference_warns_once_for_each_place():
 def test_a_difference_is_raised_out_of_the_backward_or_given_to_a_function(reentrant):
     real = library.CheckpointFunction
     model = Checkpointed(nn.BatchNorm1d(4), reentrant)
-    x = torch.randn(3, 4, requires_grad=True)
+    x = rows()
     with rematch.watch(model, 1, "raise"), pytest.raises(RecomputationDiffers, match="inner: aten.add_") as raised:
         model(x).sum().backward()
     given = []
@@ -409,15 +385,16 @@ def test_a_difference_is_raised_out_of_the_backward_or_given_to_a_function(reent
 
 
 def test_of_long_results_elements_at_equal_distances_are_kept():
-    model = Checkpointed(nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5)), preserve_rng_state=False)
-    with silent(model, keep_bytes=64) as watch:
+    factors = iter([torch.ones(8, 64), torch.arange(512).lt(70).float().view(8, 64)])
+    layers = nn.Linear(64, 64), maker(lambda self, x: x * next(factors), None)(), nn.Tanh()
+    with silent(model := Checkpointed(nn.Sequential(*layers)), keep_bytes=64) as watch:
         model(torch.randn(8, 64, requires_grad=True)).sum().backward()
     first = watch.findings[0].comparison.first
-    assert (first.compared, first.elements, first.element % 32) == (16, 512, 0)
+    assert (first.compared, first.elements, first.element) == (16, 512, 96)
     assert "of 16 that are kept of 512 elements" in str(watch.findings[0])
 
 
-@pytest.mark.parametrize("reentrant", [True, False])
+@VARIANTS
 @pytest.mark.parametrize("how", ["a layer", "in place", "the model"])
 def test_what_is_compiled_stays_compiled_and_is_said_not_to_be_seen_once(how, reentrant):
     ended = []

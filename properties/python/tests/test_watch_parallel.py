@@ -1,7 +1,5 @@
 """watch() in jobs of two processes: DDP and FSDP2 over gloo, on the CPU."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial
@@ -14,19 +12,12 @@ if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
 import torch.distributed as dist  # noqa: E402
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (  # noqa: E402
-    CheckpointImpl,
-    checkpoint_wrapper,
-)
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper  # noqa: E402
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel as ddp  # noqa: E402
 from watched import Transformer, batch  # noqa: E402
 
 import rematch  # noqa: E402
-
-
-def ddp(model):
-    return DistributedDataParallel(model)
 
 
 def fsdp(model, **options):
@@ -69,9 +60,9 @@ def job(rank, path, answer, parallel, wrapped, reentrant, plant):
     torch.manual_seed(0)
     model = Transformer() if wrapped else Transformer(use_reentrant=reentrant)
     if wrapped:
-        kind = CheckpointImpl.REENTRANT if reentrant else CheckpointImpl.NO_REENTRANT
+        kind = wrapper.CheckpointImpl["REENTRANT" if reentrant else "NO_REENTRANT"]
         for number, layer in enumerate(model.layers):
-            model.layers[number] = checkpoint_wrapper(layer, checkpoint_impl=kind)
+            model.layers[number] = wrapper.checkpoint_wrapper(layer, checkpoint_impl=kind)
     model = parallel(model)
     if plant is not None:
         plant(model)
@@ -115,10 +106,12 @@ def test_sound_steps_raise_no_alarm(tmp_path, parallel, wrapped, reentrant):
         assert (compared, findings) == (12, [])
 
 
+BY_NAME = pytest.mark.parametrize(("parallel", "name"), [(ddp, "module.layers"), (fsdp, "layers")], ids=["ddp", "fsdp"])
+
+
 @BOTH
-@pytest.mark.parametrize("parallel", [ddp, fsdp])
-def test_noise_in_one_rank_is_named_there_with_its_number(tmp_path, parallel, reentrant):
-    name = "module.layers" if parallel is ddp else "layers"
+@BY_NAME
+def test_noise_in_one_rank_is_named_there_with_its_number(tmp_path, parallel, name, reentrant):
     (_, other), (_, [(text, _)]) = in_two_ranks(tmp_path, parallel, False, reentrant, noise)
     assert other == []
     assert text.startswith(f"rematch.watch, step 1, rank 1: {name}.3.moe.router: aten.mul.Tensor differs")
@@ -126,9 +119,8 @@ def test_noise_in_one_rank_is_named_there_with_its_number(tmp_path, parallel, re
 
 
 @BOTH
-@pytest.mark.parametrize("parallel", [ddp, fsdp])
-def test_a_weight_written_before_the_backward_is_named_in_both(tmp_path, parallel, reentrant):
-    name = "module.layers" if parallel is ddp else "layers"
+@BY_NAME
+def test_a_weight_written_before_the_backward_is_named_in_both(tmp_path, parallel, name, reentrant):
     for rank, (_, [(text, states)]) in enumerate(in_two_ranks(tmp_path, parallel, False, reentrant, written)):
         assert text.startswith(f"rematch.watch, step 1, rank {rank}: {name}.2.attention: aten.addmm differs")
         assert states == [f"{name}.2.attention.out_proj.weight"]

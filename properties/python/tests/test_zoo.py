@@ -1,29 +1,25 @@
 """Architectures of libraries are built small, and judged each in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import pytest
+from harness import run_module
 
 pytest.importorskip("torch")
+
+import torch
+from torch import nn
 
 from rematch import zoo
 from rematch.safe import judge_model
 from rematch.zoo import runner
 from rematch.zoo.page import page
 
-TINY = {
-    "transformers": "LlamaForCausalLM",
-    "timm": "test_vit",
-    "torchvision": "squeezenet1_1",
-    "diffusers": "UNet2DModel",
-}
+LLAMA = "LlamaForCausalLM"
+TINY = {"transformers": LLAMA, "timm": "test_vit", "torchvision": "squeezenet1_1", "diffusers": "UNet2DModel"}
 
 
 @pytest.mark.parametrize("library", zoo.LIBRARIES)
@@ -37,7 +33,7 @@ def test_a_library_lists_its_models_and_one_is_judged(library):
 
 def test_a_model_is_the_same_at_every_call_and_has_dropout():
     pytest.importorskip("transformers")
-    models = [zoo.build("transformers:LlamaForCausalLM") for _ in range(2)]
+    models = [zoo.build(f"transformers:{LLAMA}") for _ in range(2)]
     first, second = (dict(made.model.named_parameters()) for made in models)
     assert all(first[name].equal(second[name]) for name in first)
     assert models[0].model.training and models[0].model.config.attention_dropout > 0
@@ -50,24 +46,17 @@ def test_what_a_library_lacks_is_not_built():
 
 
 def test_a_switch_that_refuses_is_no_switch():
-    from torch import nn, ones
-
     class Model(nn.Sequential):
         def set_grad_checkpointing(self, enable=True):
             assert not enable, "gradient checkpointing not supported"
 
-    verdict = judge_model(Model(nn.Linear(2, 2), nn.Linear(2, 2)), ones(3, 2))
+    verdict = judge_model(Model(nn.Linear(2, 2), nn.Linear(2, 2)), torch.ones(3, 2))
     assert verdict.own is None and "refuses: gradient checkpointing not supported" in verdict.why_not
 
 
-@pytest.fixture
-def small_zoo(monkeypatch):
-    """Models that crash, hang and succeed."""
-
+def test_a_crash_or_a_hang_costs_one_row(monkeypatch):
     def record_of(place):
         if place == "hang":
-            import time
-
             time.sleep(60)
         if place == "crash":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -76,9 +65,6 @@ def small_zoo(monkeypatch):
         return {"model": place, "answer": runner.SAFE}
 
     monkeypatch.setattr(runner, "record_of", record_of)
-
-
-def test_a_crash_or_a_hang_costs_one_row(small_zoo):
     places = ["hang", "crash", "raise", "good"]
     records = {record["model"]: record for record in runner.judged(places, limit=3, jobs=2)}
     assert records["good"]["answer"] == runner.SAFE
@@ -87,33 +73,27 @@ def test_a_crash_or_a_hang_costs_one_row(small_zoo):
     assert records["raise"]["why"] == "KeyError: 'what'"
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-
-
 def test_the_command_goes_on_where_it_was(tmp_path):
     pytest.importorskip("transformers")
-    first = run(tmp_path, "rematch", "zoo", "transformers:LlamaForCausalLM")
+    first = run_module(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
     assert first.returncode == 0, first.stderr
-    assert "1 of 1" in first.stderr and "LlamaForCausalLM" in (tmp_path / "rematch-zoo/ZOO.md").read_text()
+    assert "1 of 1" in first.stderr and LLAMA in (tmp_path / "rematch-zoo/ZOO.md").read_text()
     header, line = (tmp_path / "rematch-zoo/zoo.jsonl").read_text().splitlines()
     assert json.loads(header)["format"] == 1 and json.loads(line)["answer"] == "safe"
-    again = run(tmp_path, "rematch", "zoo", "transformers:LlamaForCausalLM")
+    again = run_module(tmp_path, "rematch", "zoo", f"transformers:{LLAMA}")
     assert again.returncode == 0 and " of " not in again.stderr
 
 
 def test_a_wrong_name_is_refused(tmp_path):
-    refused = run(tmp_path, "rematch", "zoo", "nowhere:Model")
+    refused = run_module(tmp_path, "rematch", "zoo", "nowhere:Model")
     assert refused.returncode == 2 and "library:name expected" in refused.stderr
 
 
 def test_pytest_judges_a_model_of_a_library(tmp_path):
     pytest.importorskip("timm")
     plugin = ("pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", "--rematch-model")
-    assert "1 passed" in run(tmp_path, *plugin, "timm:test_vit").stdout
-    missing = run(tmp_path, *plugin, "timm:nothing")
+    assert "1 passed" in run_module(tmp_path, *plugin, "timm:test_vit").stdout
+    missing = run_module(tmp_path, *plugin, "timm:nothing")
     assert missing.returncode == 1 and "timm has no model nothing" in missing.stdout
 
 

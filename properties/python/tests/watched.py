@@ -1,7 +1,5 @@
 """A small transformer with experts, and ways to make its recomputations differ, for tests of watch()."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
