@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rematch.journal.comparison import told_apart
 from rematch.safe.parts import strided_parts
-from rematch.safe.run import GRADIENT, OUTPUT, Seen
+from rematch.safe.run import AFTERWARDS, GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
 
 _MAY_ROUND = (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT, TAG)
@@ -55,7 +55,8 @@ def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()
             text = f"{name} {says}; in the plain run it {said}"
             found.append(Change(name, "flag", had, has, text))
     found += changes(plain.values, checkpointed.values, "in the plain run ")
-    found = [change for change in found if change.name not in leave_out]
+    names = {change.name for change in found} | set(leave_out)
+    found = [c for c in found if c.name not in leave_out and c.name.removeprefix(AFTERWARDS) not in names - {c.name}]
     return sorted(found, key=lambda change: _ORDER.index(change.kind) if change.kind in _ORDER else len(_ORDER))
 
 

@@ -42,7 +42,7 @@ class Fork:
 
     @property
     def same_operator(self) -> bool:
-        return self.first is not None and self.again is not None and self.first.name == self.again.name
+        return self.first is not None and self.again is not None and _same_place(self.first, self.again)
 
     @property
     def same_inputs(self) -> bool:
@@ -90,7 +90,7 @@ def fork_of(first: Sequence[Op], again: Sequence[Op], whole: bool) -> Fork | Non
     that one that is shorter leaves something out."""
     before, after = _computing(first), _computing(again)
     for i, (a, b) in enumerate(zip(before, after, strict=False)):
-        other = a.name != b.name or a.metadata != b.metadata
+        other = not _same_place(a, b) or a.metadata != b.metadata
         if other or (a.makes != b.makes and not b.writes):
             return Fork(
                 a, b, _skipped(first, before, i, b, whole and len(after) < len(before)) if other else frozenset()
@@ -104,10 +104,17 @@ def fork_of(first: Sequence[Op], again: Sequence[Op], whole: bool) -> Fork | Non
 
 def _skipped(first: Sequence[Op], before: Sequence[Op], i: int, next_op: Op, shorter: bool) -> frozenset[int]:
     for op in before[i:]:
-        if (op.name, op.metadata) == (next_op.name, next_op.metadata):
+        if _same_place(op, next_op) and op.metadata == next_op.metadata:
             end = next(n for n, other in enumerate(first) if other is op)
             return frozenset(h for op in first[:end] for h in op.makes)
     return frozenset(h for op in first for h in op.makes) if shorter else frozenset()
+
+
+def _same_place(a: Op, b: Op) -> bool:
+    """Whether this is one operator of the forward: in one module, and of the same states where it reads some."""
+    if (a.name, a.module) != (b.name, b.module):
+        return False
+    return all(x == y or not (x and y) for x, y in zip(a.sources, b.sources, strict=False))
 
 
 def _computing(ops: Sequence[Op]) -> list[Op]:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
 
@@ -24,13 +25,13 @@ from rematch.safe.causes.computations import (
     SWITCH_ADDS,
     SWITCH_DROPS,
 )
-from rematch.safe.causes.states import unnumbered, whole
+from rematch.safe.causes.states import is_tensor, unnumbered, whole
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
-from rematch.safe.state import ATTRIBUTE
+from rematch.safe.state import ATTRIBUTE, RETURNED
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape
 from rematch.safe.verdict import Finding, Verdict
@@ -96,7 +97,7 @@ class Judge:
         if behind_frozen:
             self._compare(BEHIND_FROZEN, self._seed)
         if host:
-            self._compare(OTHERS_DRAW, self._seed)
+            self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
         self._merge()
@@ -132,7 +133,9 @@ class Judge:
             plain = self._plain[FIRST.name, self._seed] = again
             again = run(target, FIRST, None, self._seed)
             apart = differences(plain, again)
-        counts = [c for c in apart if c.kind in (OUTPUT, GRADIENT, "flag", "error")]
+        counts = [
+            c for c in apart if c.kind in (GRADIENT, "flag", "error") or (c.kind == OUTPUT and is_tensor(c.before))
+        ]
         if counts and target.tape is None and not target.state.unrestored:
             target.tape = Tape()
             self._plain.clear()
@@ -287,14 +290,14 @@ class Judge:
             if seen.endless:
                 self._stop(scenario, variant, seen.error)
                 continue
-            if found and seen.reentrant and not seen.error:
+            if found and (seen.reentrant or self._target.common is not None) and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
             if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
                 self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
                 continue
-            one_sided = [c for c in found if c.kind == OUTPUT and (c.after is None or c.before is None)]
+            one_sided = [c for c in found if c.kind in (OUTPUT, RETURNED) and (c.after is None or c.before is None)]
             dropped = one_sided if self._target.switch is not None else []
-            for change in dropped[:1]:
+            for change in [c for c in dropped if c.kind == OUTPUT][:1]:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
@@ -313,7 +316,7 @@ class Judge:
         self._stopped.append(variant)
         why = error.partition(": ")[2].removeprefix("does not end: ")
         change = Change("error", "error", "", error, f"does not end: {why}")
-        self._add(Diagnosis(ENDLESS, why, (change,)), variant).shown.append((variant, scenario))
+        self._add(Diagnosis(ENDLESS, why, (change,)), variant, scenario).shown.append((variant, scenario))
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
@@ -323,7 +326,7 @@ class Judge:
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
                 finding.shown.append((variant, scenario))
         if alone:
-            self._add(Diagnosis(COMPILED, "", tuple(alone), ""), variant).shown.append((variant, scenario))
+            self._add(Diagnosis(COMPILED, "", tuple(alone), ""), variant, scenario).shown.append((variant, scenario))
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""
@@ -374,24 +377,26 @@ class Judge:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
             evidence.differ_alone = frozenset(map(unnumbered, self._differs.get(variant.name, ())))
             evidence.right_otherwise = special and variant not in self._wrong
-            self._known[signature] = [self._add(d, variant) for d in diagnose(evidence)]
+            self._known[signature] = [self._add(d, variant, scenario) for d in diagnose(evidence)]
         for finding in self._known[signature]:
             if (variant, scenario) not in finding.shown:
                 finding.shown.append((variant, scenario))
 
-    def _add(self, diagnosis: Diagnosis, variant: Variant) -> Finding:
+    def _add(self, diagnosis: Diagnosis, variant: Variant, scenario: Scenario) -> Finding:
         cause, about = diagnosis.cause, diagnosis.about
         first, *rest = diagnosis.explains
         for finding in self.verdict.findings:
             # What a computation is about reads otherwise in every scenario.
             same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
+            if about.startswith(f"{finding.about}[") and finding.about:
+                break
             if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
                 break
         else:
             names = dict.fromkeys(c.name for c in rest if c.name != first.name)
             finding = Finding(cause, about, diagnosis.says, diagnosis.advice, more=list(names))
             self.verdict.findings.append(finding)
-        finding.note(variant.name, first, diagnosis.detail)
+        finding.note(variant.name, first, diagnosis.detail, scenario)
         return finding
 
     def _remark(self, cause: Cause, about: str, what: str, scenario: Scenario) -> None:
@@ -401,7 +406,7 @@ class Judge:
                 return
         says, advice = cause.says.format(name=about), cause.advice
         finding = Finding(cause, about, says, advice, [(OWN, scenario)], remark=True)
-        finding.note(OWN.name, Change(about, "remark", None, None, what), "")
+        finding.note(OWN.name, Change(about, "remark", None, None, what), "", scenario)
         self.verdict.findings.append(finding)
 
     def _accepted(self, change: Change) -> bool:
@@ -431,8 +436,8 @@ class Judge:
             owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
             if owner is not None:
                 owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
-                for name, (change, since) in vague.symptoms.items():
-                    owner.note(name, change, since)
+                for name, symptom in vague.symptoms.items():
+                    owner.note(name, *symptom)
                 findings.remove(vague)
 
     def _measure(self) -> None:

@@ -21,13 +21,16 @@ from rematch.safe import wide
 from rematch.safe.parts import storages
 from rematch.safe.process import DoesNotEnd, Process, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, GENERATOR, TAG, Leaf, State
+from rematch.safe.state import ARGUMENT, ATTRIBUTE, GENERATOR, HOOKS, RETURNED, TAG, Leaf, State
 from rematch.safe.tape import Tape
+from rematch.safe.values import Extent
 
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
 PATIENCE, TIMES = 20.0, 50
-"""A checkpointed run is given so many seconds, and so many times that of the slowest plain one."""
+"""A run is given so many seconds, and so many times that of the slowest plain one before."""
+AFTERWARDS = "after the backward, "
+"""Begins the name of what was returned, as it is then."""
 
 
 class Target:
@@ -260,7 +263,9 @@ def run(
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    patience = nullcontext() if variant is None else stopped_after(max(PATIENCE, TIMES * target.slowest))
+    # Nobody knows how long the first plain run may take.
+    known = variant is not None or target.slowest > 0
+    patience = stopped_after(max(PATIENCE, TIMES * target.slowest)) if known else nullcontext()
     if why := why_not_stopped():
         target.unseen["a run that does not end"] = why
     begin = time.monotonic()
@@ -330,6 +335,7 @@ class _Step:
         words = {scenario.steps: "step", scenario.microbatches: "microbatch", scenario.forwards: "forward"}
         word = words[max(words)]
         losses: list[Tensor | None] = []
+        self._returned: list[tuple[str, State]] = []
         given = []
         for forward in range(scenario.forwards):
             where = f", {word} {number + forward}" if max(words) > 1 else ""
@@ -338,10 +344,12 @@ class _Step:
             losses += self._forward(args, kwargs, number + forward, where, counted)
         if counted is not None:
             return
-        if scenario.others_draw:
-            random.random()
-            np.random.rand()
+        for generator in scenario.others_draw:
+            (np.random if generator == "numpy" else random).random()
         self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
+        for where, held in self._returned:
+            found = {n: copied(t) for n, t in held.tensors().items()} | _answers(held)
+            seen.values.update({f"{AFTERWARDS}{n}{where}": Leaf(RETURNED, value) for n, value in found.items()})
         for where, leaves, passed in given:
             for name, leaf in leaves.items():
                 grad = None if leaf.grad is None else copied(leaf.grad)
@@ -371,7 +379,10 @@ class _Step:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
         seen.is_list = isinstance(returned, list)
-        outputs = State({"output": returned}).tensors()
+        held = State({"output": returned})
+        self._returned.append((where, held))
+        seen.values.update({n + where: Leaf(OUTPUT, v) for n, v in _answers(held).items()})
+        outputs = held.tensors()
         for name, output in outputs.items():
             seen.values[name + where] = Leaf(OUTPUT, copied(output))
             seen.flags[name + where] = _has_history(output)
@@ -422,6 +433,14 @@ class _Bound:
 
     def __call__(self, *args: Any) -> Any:
         return self.func(*args, **self.keywords)
+
+
+def _answers(returned: State) -> dict[str, Any]:
+    """What is returned beside tensors: numbers, texts, and how much containers hold."""
+    kinds = (bool, int, float, str, type(None), Extent)
+    found = {n: leaf.value for n, leaf in returned.leaves(lambda t: None).items() if leaf.kind == ATTRIBUTE}
+    tensors = returned.tensors().keys()
+    return {n: v for n, v in found.items() if n not in tensors and isinstance(v, kinds) and not n.startswith(HOOKS)}
 
 
 def _has_history(t: Tensor) -> bool:

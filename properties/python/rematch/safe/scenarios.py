@@ -56,8 +56,8 @@ class Scenario:
     forwards: int = 1
     """Forwards, each with inputs of its own, whose losses are added up for one backward."""
     unused_forward: bool = False
-    others_draw: bool = False
-    """Between the forward and its backward, others draw from the generators of Python and NumPy."""
+    others_draw: tuple[str, ...] = ()
+    """From which generators others draw between the forward and its backward: "numpy", "random"."""
     documented: str = ""
     """PyTorch documents what goes wrong there: how one gets there, in words."""
     reentrant: bool = True
@@ -160,8 +160,8 @@ def compiled_by(backend: Backend) -> Scenario:
     return Scenario(f"compiled by {getattr(backend, '__name__', backend)}", compiled=backend, reentrant=False)
 
 
-OTHERS_DRAW = Scenario("others draw between forward and backward", others_draw=True)
-"""For modules that move the generators of Python or NumPy."""
+OTHERS_DRAW = Scenario("others draw between forward and backward")
+"""For modules that move the generators of Python or NumPy; others draw from the same."""
 BEHIND_FROZEN = Scenario(
     "inputs that require no grad",
     inputs_require_grad=False,

@@ -51,7 +51,7 @@ from rematch.safe.values import (
 PARAMETER, BUFFER, ATTRIBUTE = "parameter", "buffer", "attribute"
 ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attribute"
 MODE, GENERATOR, ENVIRONMENT = "mode", "generator", "environment variable"
-TAG = "attribute of a tensor"
+TAG, RETURNED = "attribute of a tensor", "returned object"
 HOOKS = "the hooks of "
 """Begins the name of how many hooks a module or a parameter has."""
 

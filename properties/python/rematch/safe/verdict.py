@@ -34,21 +34,21 @@ class Finding:
     """Further differences of the same cause."""
     remark: bool = False
     """Nothing is wrong, but less is saved than one would think."""
-    symptoms: dict[str, tuple[Change, str]] = field(default_factory=dict)
-    """By variant, what differs, and since which operator."""
+    symptoms: dict[str, tuple[Change, str, Scenario]] = field(default_factory=dict)
+    """By variant, what differs, since which operator, and in which scenario."""
 
-    def note(self, variant: str, change: Change, since: str) -> None:
+    def note(self, variant: str, change: Change, since: str, scenario: Scenario) -> None:
         """What shows it in a variant. A wrong gradient says more than the state that it comes from."""
         told = self.symptoms.get(variant)
         if told is None or (change.kind in COMPUTED and told[0].kind not in COMPUTED):
-            self.symptoms[variant] = change, since
+            self.symptoms[variant] = change, since, scenario
             if told is not None and told[0].text not in self.more:
                 self.more.insert(0, told[0].text)
 
     @property
     def computed(self) -> bool:
         """Whether outputs or gradients differ."""
-        return any(change.kind in COMPUTED for change, _ in self.symptoms.values())
+        return any(change.kind in COMPUTED for change, _, _ in self.symptoms.values())
 
     @property
     def what(self) -> str:
@@ -61,7 +61,7 @@ class Finding:
         return self._first[1]
 
     @property
-    def _first(self) -> tuple[Change, str]:
+    def _first(self) -> tuple[Change, str, Scenario]:
         return min(self.symptoms.values(), key=lambda symptom: symptom[0].kind not in COMPUTED)
 
     @property
@@ -89,26 +89,34 @@ class Finding:
     def text(self) -> str:
         """A paragraph."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
-        own = self._by_variant()
-        parts = [("differs", f"{_use(names)}: {what}" if len(own) > 1 else what) for names, what, _ in own]
+        first: dict[str, list[str]] = {}
+        for variant in self.variants:
+            scenario = next(scenario.name for by, scenario in self.shown if by.name == variant)
+            first.setdefault(scenario, []).append(variant)
+        own = self._by_variant(first)
+        parts = [("differs", f"{where}: {what}" if where else what) for where, what, _ in own]
         parts.append(("as well", _some(self.more, ", ")))
-        since = dict.fromkeys(text for _, _, text in own)
-        parts += [("since", text) for text in since]
+        parts += [("since", text) for text in dict.fromkeys(text for _, _, text in own)]
         parts += [("cause", f"{self.cause.name}: {self.says}"), ("what to do", self.advice)]
-        parts.append(("also with", _some(scenarios[1:], "; ")))
+        parts.append(("also with", _some([name for name in scenarios if name not in first], "; ")))
         lines = [_wrapped(f"  {label:<11}", text) for label, text in parts if text]
-        return "\n".join([f"{_use(self.variants)}, {scenarios[0]}", *lines])
+        return "\n".join(["; ".join(f"{_use(names)}, {name}" for name, names in first.items()), *lines])
 
-    def _by_variant(self) -> list[tuple[list[str], str, str]]:
-        """Variants, what differs and since when: together where the same value differs."""
-        alike: dict[str, list[str]] = {}
-        for variant, (change, _) in self.symptoms.items():
-            alike.setdefault(unnumbered(change.name), []).append(variant)
+    def _by_variant(self, first: dict[str, list[str]]) -> list[tuple[str, str, str]]:
+        """Where something differs, unless the first line says it; what differs, and since when: of variants together
+        where the same value differs, or the same error was raised, in one scenario."""
+        alike: dict[tuple[str, str, str], list[str]] = {}
+        for variant, (change, _, scenario) in self.symptoms.items():
+            error = change.text if change.kind == "error" else ""
+            alike.setdefault((unnumbered(change.name), error, scenario.name), []).append(variant)
         found = []
-        for names in alike.values():
-            change, since = self.symptoms[names[0]]
-            silent = "error" in alike and change.kind in COMPUTED and change.kind != "error"
-            found.append((names, f"no error, but {change.text}" if silent else change.text, since))
+        failed = any(change.kind == "error" for change, _, _ in self.symptoms.values())
+        for (_, _, scenario), names in alike.items():
+            change, since, _ = self.symptoms[names[0]]
+            what = f"no error, but {change.text}" if failed and change.kind != "error" else change.text
+            where = [_use(names)] if len(alike) > 1 else []
+            where += [] if set(names) <= set(first.get(scenario, ())) else [scenario]
+            found.append((", ".join(where), what, since))
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -118,7 +126,7 @@ class Finding:
             "remark": self.remark,
             "says": self.says,
             "differs": self.what,
-            "differs_by_variant": {variant: change.text for variant, (change, _) in self.symptoms.items()},
+            "differs_by_variant": {variant: change.text for variant, (change, _, _) in self.symptoms.items()},
             "more": self.more,
             "since": self.since,
             "advice": self.advice,

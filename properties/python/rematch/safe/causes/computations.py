@@ -61,8 +61,9 @@ SYSTEM = Cause(
 )
 GRAD_MODE = Cause(
     "grad-mode",
-    "The forward takes another way where gradients are off ({name}): a reentrant forward runs under no_grad",
-    "Use use_reentrant=False; do not ask torch.is_grad_enabled() or requires_grad within a region.",
+    "The forward and its recomputation take different ways ({name}): a reentrant forward runs under no_grad, and its "
+    "recomputation on inputs that are cut off",
+    "Use use_reentrant=False; do not ask torch.is_grad_enabled(), requires_grad or is_leaf within a region.",
 )
 FAST_PATH = Cause(
     "fast-path",
@@ -132,6 +133,22 @@ SUBCLASS = Cause(
     "subclass",
     "A tensor subclass acts otherwise in the recomputation ({name}): backward() runs under its __torch_function__",
     "Call backward() on a plain tensor, loss.as_subclass(torch.Tensor), or unwrap the subclass before the checkpoint.",
+)
+TRANSFORM = Cause(
+    "transform-within",
+    "The forward runs {name}, which refuses the hooks of saved tensors that use_reentrant=False sets",
+    "Use use_reentrant=True, or leave that part out of the checkpoint.",
+)
+SWALLOWS = Cause(
+    "swallows-early-stop",
+    "The forward catches the exception by which PyTorch ends a recomputation that has what it needs",
+    "Catch the exceptions that you expect, not Exception or all; or run it within set_checkpoint_early_stop(False).",
+)
+PARAMETER_HOOK = Cause(
+    "hook-of-parameter",
+    "A hook of {name} runs once for each region that uses it, as each is a backward of its own, and its result counts "
+    "more than once",
+    "Use use_reentrant=False, or change gradients after backward() has returned.",
 )
 NAMES = Cause(
     "names-changed",
@@ -205,6 +222,8 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (BACKWARD_WITHIN, rules.backward_within),
     (POLICY, rules.text("selective activation checkpoint", "not found in storage", "selective checkpoint")),
     (SWITCH_LEAF, rules.leaf_by_switch),
+    (TRANSFORM, lambda e: "a transform of torch.func" if "yet support saved tensor hooks" in e.error else None),
+    (SWALLOWS, lambda e: "" if "early_stop is set" in e.error else None),
     (GRAPH_SHARED, rules.shared),
     (VIEW, rules.text("is a view and is being modified", "view was created inside a custom Function")),
     (SYSTEM, lambda e: e.again.reads[0] + "()" if e.again is not None and e.again.reads else None),
@@ -226,6 +245,7 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
 WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.ARGUMENT_WRITTEN, rules.input_written),
     (WRITTEN_LATER, rules.in_place),
+    (PARAMETER_HOOK, rules.hook_of_parameter),
     (KERNEL_BY_MODE, rules.kernel_by_mode),
     (GRAD_MODE, rules.text("register a hook on a tensor that doesn't require gradient")),
     (GRAD_MODE, rules.grad_mode),
@@ -261,14 +281,14 @@ _LIKELY_BESIDE = {BUFFER: 1, GRADIENT: 2}
 
 def _suspects(e: Evidence) -> list[Change]:
     """Changed states, those first from which the operator read that made something else."""
-    source = e.fork.source if e.fork is not None else ""
+    read = {e.fork.source, *(e.fork.again.sources if e.fork.again is not None else ())} if e.fork is not None else set()
     changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(_RANDOM)]
     others = [c for c in changed if type(c.before) is Identity]
     if others:
         return others
-    read = [c for c in changed if c.name == source]
-    if read:
-        return read
+    found = [c for c in changed if c.name in read - {""}]
+    if found:
+        return found
     if e.fork is not None and e.fork.same_operator and e.fork.source:
         return []
     if e.fork is None and not e.error:

@@ -9,6 +9,7 @@ from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import Digest, Evidence, Execution
+from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG
 from rematch.safe.values import Extent, Made
 
@@ -47,6 +48,8 @@ def no_input(e: Evidence) -> str | None:
     """A region without gradients computes with what trains."""
     trains = {c.name for c in _absent(e)} or e.plain.values.keys()
     for region in _cut(e):
+        if region.takes_grad and region.nested:
+            return None
         read = {f"gradient of {source}" for op in region.ops for source in op.sources}
         if not (region.takes_grad or region.nested_grad) and read & trains:
             return ""
@@ -212,6 +215,14 @@ def unfilled(e: Evidence) -> str | None:
     return next((str(op) for op in ran if op is not None and "rrelu" in op.name), None)
 
 
+def hook_of_parameter(e: Evidence) -> str | None:
+    """All that differs are gradients of parameters with hooks, and nothing else was computed."""
+    names = [c.name.removeprefix("gradient of ") for c in e.differences if c.kind == GRADIENT]
+    hooks = [e.plain.values.get(HOOKS + name) for name in names]
+    counted = all(h is not None and isinstance(h.value, Extent) and h.value.count for h in hooks)
+    return names[0] if e.reentrant and e.fork is None and names and counted and not e.error else None
+
+
 def kernel_by_mode(e: Evidence) -> str | None:
     """The same operator of the same operands, or another kernel of the same attention."""
     if not _modes_differ(e) or e.fork is None:
@@ -227,6 +238,9 @@ def grad_mode(e: Evidence) -> str | None:
     """Another operator runs. The same one with other operands has them from elsewhere."""
     if input_written(e) is not None or kernel_by_mode(e) is not None:
         return None
+    answers = [c.name for c in e.differences if c.kind == OUTPUT and not states.is_tensor(c.before)]
+    if e.reentrant and e.fork is None and answers:
+        return answers[0]
     if not _modes_differ(e) or e.fork is None or e.fork.of_others:
         return None
     return str(e.fork)

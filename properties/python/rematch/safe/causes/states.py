@@ -24,6 +24,7 @@ from rematch.safe.state import (
     HOOKS,
     MODE,
     PARAMETER,
+    RETURNED,
     TAG,
 )
 from rematch.safe.values import Extent, Identity, Position
@@ -40,7 +41,7 @@ _PASS = "Decide outside of the checkpoint, and pass the decision in as an argume
 BATCH_NORM = Cause(
     "batch-norm",
     "BatchNorm updates its running statistics once more when it is recomputed",
-    "Leave it out of the checkpoint, use GroupNorm or LayerNorm, or set momentum to 1 - sqrt(1 - momentum).",
+    "Leave it out of the checkpoint, or use GroupNorm or LayerNorm.",
 )
 INSTANCE_NORM = Cause(
     "instance-norm",
@@ -51,8 +52,7 @@ SPECTRAL_NORM = Cause(
     "spectral-norm",
     "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, "
     "so that the weight of the recomputation is another one",
-    "Leave the layer out of the checkpoint, or compute the weight once a step outside: "
-    "torch.nn.utils.parametrize.cached() around forward and backward.",
+    "Leave the layer out of the checkpoint.",
 )
 OBSERVER = Cause(
     "observer",
@@ -116,6 +116,11 @@ ARGUMENT_CONSUMED = Cause(
     "argument-consumed",
     "The forward takes elements out of {name}, a container that is handed in, and the recomputation finds them gone",
     "Read without taking: get() in place of pop(), or work on a copy, dict(options).",
+)
+RETURNED_CHANGED = Cause(
+    "returned-then-changed",
+    "The backward changes {name}: the recomputation writes to an object that the forward returned",
+    "Return a copy of it, or make it outside of the checkpoint from what the region returns.",
 )
 TAG_LOST = Cause(
     "tag-lost",
@@ -301,6 +306,12 @@ def _shrunk(change: Change) -> bool:
     return isinstance(a, Extent) and isinstance(b, Extent) and b.count < a.count
 
 
+def _taken(change: Change, evidence: Evidence) -> bool:
+    """Whether the forward itself takes elements out of a container."""
+    own = [c for c in evidence.written if c.name == change.name]
+    return any(map(_shrunk, own)) if own else _shrunk(change)
+
+
 def _generator(name: str) -> StateRule:
     return lambda change, evidence: change.name == f"the random state of {name}"
 
@@ -330,7 +341,6 @@ def _but(rule: StateRule, *others: StateRule) -> StateRule:
 _numpy, _python = (_but(_generator(name), _seeded) for name in ("numpy", "random"))
 _of_torch = _by(lambda c: c.name.startswith(("the random state of PyTorch", "the random state of cuda")))
 _position = _by(lambda c: isinstance(c.before, Position))
-_taken = _by(_shrunk)
 _of_instance_norm = _by(lambda c: _owner(c, "InstanceNorm"))
 _of_batch_norm = _but(_is_batch_norm, _of_instance_norm)
 _of_observer = _by(lambda c: _owner(c, "Observer", "FakeQuant"))
@@ -381,6 +391,7 @@ _OTHERWISE = {
     ENVIRONMENT: ENVIRONMENT_CHANGED,
     TAG: TAG_CHANGED,
     ARGUMENT: ARGUMENT_CHANGED,
+    RETURNED: RETURNED_CHANGED,
     CLASS: CLASS_STATE,
     GLOBAL: GLOBAL_STATE,
     CLOSURE: CLOSED_OVER,
