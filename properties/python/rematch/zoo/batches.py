@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rematch.zoo.shrink import FIRST_WORD, IMAGE, PATCH, VOCAB
+from rematch.zoo.trial import is_required, normal
 
 ROWS, WORDS, TARGETS, SAMPLES, FRAMES = 2, 12, 10, 6400, 64
 
@@ -25,7 +26,7 @@ def batches(model: Any) -> Iterator[dict[str, Any]]:
 
 def _bases(model: Any, takes: Any) -> Iterator[dict[str, Any]]:
     text = _text(model, takes)
-    required = {n: v for n, p in takes.items() if _is_required(p) for v in [_by_name(model, n)] if v is not None}
+    required = {n: v for n, p in takes.items() if is_required(p) for v in [_by_name(model, n)] if v is not None}
     if "pixel_values" in takes and "input_ids" in takes:
         for pixels, tokens in _images(model, takes):
             ids = _with_images(model, text, tokens)
@@ -43,13 +44,6 @@ def _bases(model: Any, takes: Any) -> Iterator[dict[str, Any]]:
     yield required | text
     if text and required:
         yield text
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in (
-        inspect.Parameter.VAR_POSITIONAL,
-        inspect.Parameter.VAR_KEYWORD,
-    )
 
 
 def words(model: Any, count: int) -> torch.Tensor:
@@ -72,11 +66,6 @@ def _text(model: Any, takes: Any) -> dict[str, Any]:
     if "bbox" in takes:
         batch["bbox"] = torch.tensor([1, 2, 9, 12]).expand(ROWS, WORDS, 4).contiguous()
     return batch
-
-
-def normal(*shape: int) -> torch.Tensor:
-    """The same numbers for the same shape."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
 
 def _find(config: Any, *names: str) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import torch
 import transformers
 from transformers.models.auto import configuration_auto, modeling_auto
 
@@ -14,7 +13,7 @@ from rematch.zoo import Built, NotBuilt
 from rematch.zoo.batches import batches
 from rematch.zoo.exceptions import OVER
 from rematch.zoo.shrink import Shrinker
-from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+from rematch.zoo.trial import first, seeded, sentence
 
 _TASKS = (
     "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM",
@@ -52,15 +51,7 @@ def build(name: str) -> Built:
     kind = getattr(transformers, name, None)
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise NotBuilt(f"transformers has no model {name}")
-    model = _model(kind, name).train()
-    reasons: list[str] = []
-    for kwargs in batches(model):
-        why = fails(model, (), kwargs)
-        if not why:
-            torch.manual_seed(0)
-            return Built(model, (), kwargs, loss_of)
-        reasons.append(why)
-    raise NotBuilt(f"no batch was found that it takes: {reasons[0] if reasons else 'its inputs are not known'}")
+    return first([lambda: _model(kind, name)], lambda model: (((), kwargs) for kwargs in batches(model)))
 
 
 def _model(kind: Any, name: str) -> Any:
@@ -72,19 +63,7 @@ def _model(kind: Any, name: str) -> Any:
         if hasattr(part, "use_cache"):
             # Checkpointing turns it off, and a training step has no use for it.
             part.use_cache = False
-    try:
-        with torch.device("meta"):
-            count = sum(p.numel() for p in kind(config).parameters())
-    except Exception:
-        # Not every model can be made without its numbers.
-        count = 0
-    if count > MOST_PARAMETERS:
-        raise NotBuilt(f"it has {count:,} parameters when it is as small as the rules make it")
-    torch.manual_seed(0)
-    try:
-        return kind(config)
-    except Exception as error:
-        raise NotBuilt(f"its constructor: {sentence(error)}") from error
+    return seeded(lambda: kind(config))
 
 
 def _configs(config: Any) -> Iterator[Any]:
