@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rematch.subjects.adapter_layers import Module, Template
 from rematch.subjects.case import Choice, Segment, Sequential
-from rematch.subjects.layers import Module, Template
 from rematch.subjects.library import Library
 from rematch.subjects.protocol import Request
 

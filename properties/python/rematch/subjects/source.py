@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rematch.subjects.adapter_layers import OUTPUTS, Module
 from rematch.subjects.case import Case, Layer, Model, Segment, ValueRef
 from rematch.subjects.description import Description
-from rematch.subjects.layers import OUTPUTS, Module
 from rematch.subjects.protocol import Unsupported
 
 # Scripts have none.

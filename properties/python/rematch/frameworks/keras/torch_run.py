@@ -12,9 +12,9 @@ from torch import Tensor
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.watch import Saves
 from rematch.journal.operators import Operator, Operators, Reader
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, value_entry
-from rematch.subjects.run import Run
 
 _UNREAD = "0x0"
 """Stands for hashes that no law compares: recomputed values are not observed."""

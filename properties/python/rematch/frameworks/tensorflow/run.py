@@ -24,10 +24,10 @@ from rematch.frameworks.tensorflow.saved import (
     results_of,
     united,
 )
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description, Place
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
-from rematch.subjects.run import Run
 
 OF_FORWARDS = frozenset({"saved_bytes", "released_bytes", "held_bytes"})
 """What is observed where a forward is compiled."""
