@@ -58,7 +58,7 @@ def build(name: str) -> Built:
             if best is None or size(built.model) < size(best.model):
                 best = built
     if best is None:
-        raise NotBuilt(reasons[0])
+        raise NotBuilt(reasons[-1])
     return best
 
 
