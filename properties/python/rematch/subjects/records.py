@@ -26,7 +26,8 @@ class Record:
     """Everything that one run shows. Methods append; nothing is read back.
 
     Steps, microbatches, layers, outputs, parameters and executions count from 0. Execution 0 of a
-    layer is the forward itself, 1 and above are recomputations on behalf of that forward.
+    layer is the forward itself, 1 and above are recomputations on behalf of that forward. `where`
+    is a `step` and a `microbatch`, 0 where they are not given, as is whatever else it may be.
     """
 
     def __init__(self, previous: Bits | None = None) -> None:
@@ -69,76 +70,51 @@ class Record:
             self.bits[key] = (bits, array.shape)
         self._append("observations", entry)
 
-    def draw(
-        self,
-        layer: int,
-        elements: int,
-        hashed: str,
-        *,
-        execution: int = 0,
-        step: int = 0,
-        microbatch: int = 0,
-        stream: int = 0,
-    ) -> None:
-        """Notes that a layer drew `elements` numbers, its mask or its noise; `hashed` is their
-        hash64()."""
-        where = {"step": step, "microbatch": microbatch, "layer": layer, "execution": execution, "stream": stream}
-        self._append("draws", {"hash": hashed, "elements": elements}, **where)
+    def draw(self, layer: int, elements: int, hashed: str, **where: int) -> None:
+        """Notes that a layer drew `elements` numbers, its mask or its noise; `hashed` is their hash64(). `where`: also
+        the `execution` and the `stream`."""
+        self._append("draws", {"hash": hashed, "elements": elements}, layer=layer, **where)
 
-    def stream(self, moment: str, state: bytes, *, step: int = 0, microbatch: int = 0, stream: int = 0) -> None:
-        """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
-        must have equal bytes."""
+    def stream(self, moment: str, state: bytes, **where: int) -> None:
+        """Notes the random state of a `stream` at "after_forward", "after_backward" or "after_step". Equal states must
+        have equal bytes."""
         if state != self._last_state[0]:
             # Most states are that of the moment before.
             self._last_state = (state, hash64(state))
-        entry = {"moment": moment, "seed": self._last_state[1]}
-        self._append("streams", entry, step=step, microbatch=microbatch, stream=stream)
+        self._append("streams", {"moment": moment, "seed": self._last_state[1]}, **where)
 
-    def executions(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+    def executions(self, counts: list[int], **where: int) -> None:
         """Notes how often each layer ran for one forward, recomputations included."""
         for layer, count in enumerate(counts):
-            self._append("executions", {}, step=step, microbatch=microbatch, layer=layer, count=count)
+            self._append("executions", {}, layer=layer, count=count, **where)
 
-    def ran(self, layer: int, execution: int, *, step: int = 0, microbatch: int = 0) -> None:
+    def ran(self, layer: int, execution: int, **where: int) -> None:
         """Notes that a layer has run for a forward, or a recomputation has stopped in it: in this order."""
-        entry = {"event": "layer", "layer": layer}
-        self._append("live", entry, step=step, microbatch=microbatch, execution=execution)
+        self._append("live", {"event": "layer", "layer": layer}, execution=execution, **where)
 
-    def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+    def hooks(self, counts: list[int], **where: int) -> None:
         """Notes how often each parameter's gradient hook fired in the backwards of one forward."""
         for parameter, count in enumerate(counts):
             if count:
-                self._append("hooks", {"count": count}, step=step, microbatch=microbatch, parameter=parameter)
+                self._append("hooks", {"count": count}, parameter=parameter, **where)
 
-    def grad_flag(self, layer: int, output: int, requires_grad: bool, *, step: int = 0, microbatch: int = 0) -> None:
+    def grad_flag(self, layer: int, output: int, requires_grad: bool, **where: int) -> None:
         """Notes whether a layer's output required grad when its forward had run."""
-        where = {"step": step, "microbatch": microbatch, "layer": layer, "output": output}
-        self._append("grad_flags", {}, **where, requires_grad=requires_grad)
+        self._append("grad_flags", {}, layer=layer, output=output, requires_grad=requires_grad, **where)
 
-    def bytes(
-        self,
-        moment: str,
-        *,
-        saved: int,
-        temporaries: int = 0,
-        offloaded: int = 0,
-        retained: bool = False,
-        step: int = 0,
-        microbatch: int = 0,
-    ) -> None:
-        """Notes the bytes kept for the backward, those in host memory, and others that are live.
-        `retained`: after a backward that was not the last one of its forward."""
-        counts = {"saved": saved, "temporaries": temporaries, "offloaded": offloaded, "retained": retained}
-        self._append("bytes", {"moment": moment}, step=step, microbatch=microbatch, **counts)
+    def bytes(self, moment: str, *, saved: int, offloaded: int = 0, temporaries: int = 0, **where: int) -> None:
+        """Notes the bytes kept for the backward, those in host memory, and others that are live. `where`: also
+        `retained`, after a backward that was not the last one of its forward."""
+        self._append("bytes", {"moment": moment}, saved=saved, offloaded=offloaded, temporaries=temporaries, **where)
 
-    def held(self, event: str, live: int, *, step: int = 0, microbatch: int = 0, **layer: int) -> None:
+    def held(self, event: str, live: int, **where: int) -> None:
         """Notes the bytes that forwards and recomputations made and that are held still, at "forward", "backward",
         "step", when the backward of a `layer` begins ("node"), or when a "layer" ends: then with its `execution`, and
         what was held when it was `entered`.
         """
         # The default of a layer is -1, none, so that 0 is written.
-        entry = {"event": event} | {name: value for name, value in layer.items() if name == "layer"}
-        self._append("held", entry, step=step, microbatch=microbatch, live=live, **layer)
+        entry = {"event": event} | {name: value for name, value in where.items() if name == "layer"}
+        self._append("held", entry, live=live, **where)
 
     def value(self, layer: int, index: int, hashed: str, **rest: Any) -> None:
         """Notes a tensor that an execution of a layer made, or saved; value_entry() says how."""
@@ -169,12 +145,11 @@ class Record:
         that other devices add up before."""
         self._append("shards", {}, unit=unit, parameter=parameter, bytes=size, added=added)
 
-    def collective(self, kind: str, phase: str, unit: int, size: int, *, step: int = 0, microbatch: int = 0) -> None:
+    def collective(self, kind: str, phase: str, unit: int, size: int, **where: int) -> None:
         """Notes a "gather", a "reduce" or any "other" collective, that a unit is still gathered when the backward is
         over ("kept"), or that a run of one that sends what it makes is over ("ran", "stopped" if early stop ended it).
         The phase is "forward", "recomputation" or "backward". `unit`: -1 for none."""
-        entry = {"kind": kind, "phase": phase, "unit": unit}
-        self._append("collectives", entry, step=step, microbatch=microbatch, bytes=size)
+        self._append("collectives", {"kind": kind, "phase": phase, "unit": unit}, bytes=size, **where)
 
     def error(self, kind: str, message: str) -> None:
         """Says that the implementation under test failed. What was noted before stays."""

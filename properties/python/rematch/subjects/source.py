@@ -31,6 +31,12 @@ def parameter_names(case: Case, model: Model) -> list[str]:
     return [f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}" for p in model.parameters]
 
 
+def trained_arguments(case: Case, model: Model) -> list[int]:
+    """The numbers of what the loss is differentiated by: 0 is the input, 1 the first parameter."""
+    trained = [0] if case.protocol.input_requires_grad else []
+    return trained + [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
+
+
 def draws(layer: Layer, train: bool) -> bool:
     """Whether the layer, if it is none of the library's, draws random numbers."""
     if not layer.trains(train):
