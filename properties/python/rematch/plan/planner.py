@@ -91,7 +91,7 @@ class Planner:
         every = all_choices(len(names), count)
         table, peaks = Table(len(executions)), {}
         steps = every or list(designs(len(names), count))
-        self._expected = len(steps) + count * self._repeats + 1
+        self._expected = len(steps) + (count + 1) * self._repeats + 1
 
         def note(chosen: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
             peaks[chosen] = seen.curve.peak

@@ -27,17 +27,14 @@ def batches(model: Any) -> Iterator[dict[str, Any]]:
 def _bases(model: Any, takes: Any) -> Iterator[dict[str, Any]]:
     text = _text(model, takes)
     required = {n: v for n, p in takes.items() if is_required(p) for v in [_by_name(model, n)] if v is not None}
-    if "pixel_values" in takes and "input_ids" in takes:
-        for pixels, tokens in _images(model, takes):
+    if "pixel_values" in takes:
+        for pixels, tokens in _images(model, takes) if "input_ids" in takes else ():
             ids = _with_images(model, text, tokens)
             if ids is not None:
                 yield required | text | {"input_ids": ids} | pixels
         yield from (required | text | pixels for pixels in _pixels(model, takes))
-    elif "pixel_values" in takes:
-        yield from (required | text | pixels for pixels in _pixels(model, takes))
-    sounds = [n for n in ("input_values", "input_features") if n in takes]
-    for name in sounds:
-        for sound in _sounds(model):
+    for name in ("input_values", "input_features"):
+        for sound in _sounds(model) if name in takes else ():
             yield required | text | {name: sound}
             rest = {k: v for k, v in text.items() if k != "input_ids"}
             yield required | rest | {name: sound}
@@ -110,13 +107,10 @@ def _images(model: Any, takes: Any) -> Iterator[tuple[dict[str, Any], int]]:
         try:
             with torch.no_grad():
                 features = model.get_image_features(**pixels, **more)
-        except Exception:
-            continue
-        features = getattr(features, "pooler_output", features)
-        parts = features if isinstance(features, (list, tuple)) else [features]
-        try:
+            features = getattr(features, "pooler_output", features)
+            parts = features if isinstance(features, (list, tuple)) else [features]
             count = sum(part.numel() // part.shape[-1] for part in parts) // ROWS
-        except AttributeError:
+        except Exception:
             continue
         yield pixels | more, count
 
