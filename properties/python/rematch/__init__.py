@@ -26,21 +26,7 @@ _HOMES = {
 }
 """Modules of the public names."""
 
-__all__ = [
-    "Record",
-    "Request",
-    "Subject",
-    "Unsupported",
-    "assert_checkpoint_safe",
-    "judge",
-    "judge_journal",
-    "judge_model",
-    "observe",
-    "plan_model",
-    "record",
-    "serve",
-    "watch",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

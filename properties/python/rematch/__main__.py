@@ -9,8 +9,9 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from rematch.cli import refuse
 from rematch.program import COMMANDS, DISTRIBUTION, PACKAGE, become, how_to_get_it, program
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ FRAMEWORKS = sorted(file.parent.name for file in (PACKAGE / "frameworks").glob("
 the words that follow its name."""
 
 OURS = {
-    "safe": ("rematch.cli.safe", "say whether a module computes the same when it is checkpointed, and why not"),
-    "judge": ("rematch.cli.judge", "say what recomputed otherwise in a run that rematch.record() wrote down"),
-    "plan": ("rematch.cli.plan", "say which blocks of a model to checkpoint, for a budget of bytes"),
-    "zoo": ("rematch.cli.zoo", "judge small random models of libraries such as timm"),
+    "safe": "say whether a module computes the same when it is checkpointed, and why not",
+    "judge": "say what recomputed otherwise in a run that rematch.record() wrote down",
+    "plan": "say which blocks of a model to checkpoint, for a budget of bytes",
+    "zoo": "judge small random models of libraries such as timm",
 }
-"""Commands that are written in Python: the module whose main() gets the words that follow, and what they do."""
+"""Commands that are written in Python, in modules of rematch.cli whose main() gets the words that follow."""
 
 PRINT = "--print-modules"
 HELP = """\
@@ -54,11 +55,6 @@ Examples:
 """
 
 
-def _refuse(sentence: str) -> NoReturn:
-    print(f"rematch: {sentence}", file=sys.stderr)
-    raise SystemExit(2)
-
-
 def _help() -> str:
     def lines(commands: dict[str, str]) -> str:
         return "\n".join(f"  {name:18}  {what}" for name, what in commands.items())
@@ -67,7 +63,7 @@ def _help() -> str:
     beside = sorted(file.name.partition("-")[2] for file in found.parent.glob("rematch-*")) if found else []
     theirs = {**COMMANDS, **{name: "a program beside it" for name in beside if name not in COMMANDS}}
     return HELP.format(
-        ours=lines({name: what for name, (_, what) in OURS.items()}),
+        ours=lines(OURS),
         frameworks=", ".join(FRAMEWORKS),
         print=PRINT,
         where=found or f"which is not here: {how_to_get_it()}",
@@ -92,19 +88,18 @@ def _subject(what: str, arguments: list[str]) -> Subject:
 
         return subject_at(what, arguments)
     except ImportError as error:
-        _refuse(f"{what}: what it needs cannot be loaded: {error}")
+        refuse("rematch", f"{what}: what it needs cannot be loaded: {error}")
 
 
 def _serve(what: str, options: list[str]) -> None:
-    if PRINT not in options:
-        subject = _subject(what, options)
-        from rematch.subjects.protocol import serve
-
-        return serve(subject)
     subject = _subject(what, [word for word in options if word != PRINT])
-    from rematch.subjects.library import summary
+    if PRINT in options:
+        from rematch.subjects.library import summary
 
-    return print(summary(subject.found()))
+        return print(summary(subject.found()))
+    from rematch.subjects.protocol import serve
+
+    return serve(subject)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -130,25 +125,26 @@ def _run(arguments: Sequence[str] | None) -> None:
     of_case = what == "plan" and any(word.endswith(".json") for word in options)
     if what in OURS and not of_case:
         try:
-            return import_module(OURS[what][0]).main(options)
+            return import_module(f"rematch.cli.{what}").main(options)
         except ImportError as error:
             if sys.modules.get("torch") is not None:
                 raise
-            _refuse(f"{what} needs PyTorch in this Python: {error}")
+            refuse("rematch", f"{what} needs PyTorch in this Python: {error}")
     if what in FRAMEWORKS or ":" in what or what.endswith(".py"):
         try:
             return _serve(what, options)
         except SystemExit as ended:
             # Those that say what is wrong have no status of their own.
-            _refuse(ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
+            refuse("rematch", ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
     if found := program():
         return become(found, words)
     if what == "--version":
         return print(_version())
     if what in COMMANDS:
-        _refuse(f"{what} is a command of the program, which is not here: {how_to_get_it()}")
+        refuse("rematch", f"{what} is a command of the program, which is not here: {how_to_get_it()}")
     near = difflib.get_close_matches(what, [*OURS, *COMMANDS, *FRAMEWORKS], 1)
-    _refuse(f'no command is named "{what}"{f"; did you mean {near[0]}?" if near else ""} (`rematch --help` lists them)')
+    hint = f"; did you mean {near[0]}?" if near else ""
+    refuse("rematch", f'no command is named "{what}"{hint} (`rematch --help` lists them)')
 
 
 if __name__ == "__main__":

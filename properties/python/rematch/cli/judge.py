@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 
-from rematch.cli.safe import refuse
+from rematch.cli import parser_of, refuse
 
 EXAMPLE = """\
 A journal is what `with rematch.record(model, "run.journal"):` around a training step writes, on any machine.
@@ -17,12 +16,7 @@ the end of the run; 2: no journal.
 
 def main(arguments: list[str]) -> None:
     """Raises SystemExit: 1 a recomputation differs, or was not seen, 2 a wrong argument, or no journal."""
-    parser = argparse.ArgumentParser(
-        prog="rematch judge",
-        description="Compares the recomputations of a recorded run with their forwards.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = parser_of("judge", "Compares the recomputations of a recorded run with their forwards.", EXAMPLE)
     parser.add_argument("journal", metavar="FILE", help="a journal")
     parser.add_argument("--json", action="store_true", help="prints JSON")
     given = parser.parse_args(arguments)

@@ -8,7 +8,8 @@ import sys
 from inspect import isroutine
 from typing import Any
 
-from rematch.cli.safe import add_module, inputs_of, made, refuse
+from rematch.cli import parser_of, refuse
+from rematch.cli.safe import add_module, inputs_of, made
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 EXAMPLE = """\
@@ -21,12 +22,11 @@ MODEL is a class, made with --arg and called with --input, or a function that re
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rematch plan",
-        description="Says which blocks of a model to checkpoint, so that a training step fits into a number of bytes "
+    parser = parser_of(
+        "plan",
+        "Says which blocks of a model to checkpoint, so that a training step fits into a number of bytes "
         "with the least recomputation; what checkpointing can save; and where the peak is.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        EXAMPLE,
     )
     add_module(parser, "MODEL")
     parser.add_argument(

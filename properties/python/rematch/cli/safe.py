@@ -6,8 +6,9 @@ import argparse
 import ast
 import json
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from rematch.cli import parser_of, refuse
 from rematch.place import load
 
 if TYPE_CHECKING:
@@ -36,11 +37,11 @@ def input_of(text: str) -> torch.Tensor:
 
 
 def _argument(text: str) -> tuple[str, Any]:
-    name, equals, value = text.rpartition("=")
+    name, _, value = text.rpartition("=")
     try:
-        return (name if equals else ""), ast.literal_eval(value)
+        return name, ast.literal_eval(value)
     except (SyntaxError, ValueError):
-        return (name if equals else ""), value
+        return name, value
 
 
 def add_module(parser: argparse.ArgumentParser, name: str) -> None:
@@ -53,12 +54,8 @@ def add_module(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rematch safe",
-        description="Says whether a module computes the same when it is checkpointed, why not, and what it saves.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    says = "Says whether a module computes the same when it is checkpointed, why not, and what it saves."
+    parser = parser_of("safe", says, EXAMPLE)
     add_module(parser, "MODULE")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both", help="of checkpoint() (both)")
     parser.add_argument("--model", action="store_true", help="a whole model: its own switch, and its blocks")
@@ -124,9 +121,3 @@ def made(what: str, texts: list[str]) -> Any:
         return target(*(value for name, value in given if not name), **{n: value for n, value in given if n})
     except TypeError as error:
         refuse(what, f"{error}; give its arguments with --arg")
-
-
-def refuse(what: str, why: str) -> NoReturn:
-    """Ends the program: 2."""
-    print(f"{what}: {why}", file=sys.stderr)
-    raise SystemExit(2)

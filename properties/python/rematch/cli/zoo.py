@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import NoReturn
 
+from rematch.cli import parser_of, refuse
 from rematch.zoo import LIBRARIES, knows, names
 from rematch.zoo.page import page
 from rematch.zoo.runner import NOT_BUILT, UNSAFE, Record, judged
@@ -30,12 +30,11 @@ FORMAT = 1
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rematch zoo",
-        description="Builds small random models of the architectures of libraries, and says whether their own "
+    parser = parser_of(
+        "zoo",
+        "Builds small random models of the architectures of libraries, and says whether their own "
         "checkpointing changes what they compute.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        EXAMPLE,
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help="library:name, or a pattern of it; all otherwise")
     parser.add_argument("--library", choices=LIBRARIES, action="append", help="all of a library")
@@ -52,7 +51,7 @@ def main(arguments: list[str]) -> None:
     """Raises SystemExit: 1 where a model is not safe, 2 for a wrong argument, 130 where it was stopped."""
     given = _parser().parse_args(arguments)
     if given.limit <= 0 or given.jobs < 1:
-        _refuse("--for and --jobs: more than 0 expected")
+        refuse("rematch zoo", "--for and --jobs: more than 0 expected")
     places = _places(given.names, given.library)
     if given.list:
         return print("\n".join(places))
@@ -88,7 +87,7 @@ def main(arguments: list[str]) -> None:
 def _places(asked: Sequence[str], libraries: Sequence[str] | None) -> list[str]:
     for name in asked:
         if not knows(name):
-            _refuse(f"{name}: library:name expected, with one of {', '.join(LIBRARIES)}")
+            refuse("rematch zoo", f"{name}: library:name expected, with one of {', '.join(LIBRARIES)}")
     found: list[str] = []
     for library in LIBRARIES:
         patterns = [name for name in asked if name.startswith(library + ":")]
@@ -99,7 +98,7 @@ def _places(asked: Sequence[str], libraries: Sequence[str] | None) -> list[str]:
             known = [f"{library}:{name}" for name in names(library)]
         except ImportError as error:
             if asked or libraries:
-                _refuse(f"{library}: {error}")
+                refuse("rematch zoo", f"{library}: {error}")
             print(f"{library} is left out: {error}", file=sys.stderr)
             continue
         if whole:
@@ -122,7 +121,7 @@ def _prepare(places: Sequence[str]) -> None:
 def _read(file: Path) -> dict[str, Record]:
     lines = file.read_text(encoding="utf-8").splitlines()
     if not lines or json.loads(lines[0]).get("format") != FORMAT:
-        _refuse(f"{file}: records of format {FORMAT} expected; another --json writes new ones")
+        refuse("rematch zoo", f"{file}: records of format {FORMAT} expected; another --json writes new ones")
     return {record["model"]: record for record in map(json.loads, lines[1:])}
 
 
@@ -146,8 +145,3 @@ def _tell(record: Record, count: int, total: int, passed: float) -> None:
     causes = ", ".join(dict.fromkeys(f["cause"] for f in record.get("findings", ()) if not f["remark"]))
     says = record["answer"] + (f" ({causes})" if causes else "")
     print(f"{count} of {total}, about {rest / 60:.0f} min left: {record['model']}: {says}", file=sys.stderr, flush=True)
-
-
-def _refuse(why: str) -> NoReturn:
-    print(f"rematch zoo: {why}", file=sys.stderr)
-    raise SystemExit(2)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from rematch.plan.choose import Choice, cheapest, frontier, lowest
-from rematch.plan.options import CHECKPOINTED, STORED
+from rematch.plan.options import CHECKPOINTED
 from rematch.plan.report import BlockKind, Plan, Point
 from rematch.plan.step import Measured, Step
 from rematch.plan.table import Parts, Table, all_choices, designs
@@ -91,7 +91,7 @@ class Planner:
         every = all_choices(len(names), count)
         table, peaks = Table(len(executions)), {}
         steps = every or list(designs(len(names), count))
-        self._expected = len(steps) + count * self._repeats + 1
+        self._expected = len(steps) + (count + 1) * self._repeats + 1
 
         def note(chosen: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
             peaks[chosen] = seen.curve.peak
@@ -119,7 +119,13 @@ class Planner:
             self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
         if choice not in choices:
             choices = frontier(within, apart)
-        points = [Point(c.peak, self._seconds(seconds, c), self._choices(c.options)) for c in choices]
+        slower = seconds
+        if seconds is not None and any(choice.options):
+            slower = min(run.seconds for run in self._timed(choice.options))
+        points = [
+            Point(c.peak, c.cost if seconds is None else seconds + c.cost / 1e9, self._choices(c.options))
+            for c in choices
+        ]
         return Plan(
             name=type(self._step.model).__name__,
             choices=self._choices(choice.options),
@@ -128,9 +134,9 @@ class Planner:
             measured=seen.curve.peak,
             plain=self._plain,
             seen=seen,
-            seconds=None if self._step.is_fake else seconds,
+            seconds=seconds,
             cost=choice.cost,
-            seconds_measured=None if self._step.is_fake else self._timed(choice.options, seconds),
+            seconds_measured=slower,
             points=points,
             kinds=self._kinds(costs),
             differs=differs,
@@ -175,12 +181,10 @@ class Planner:
         """A step with a choice, measured once."""
         key = tuple(chosen)
         if key not in self._steps:
-            self._steps[key] = self._measured(self._choices(chosen))
+            self._steps[key] = self._measured(self._choices(chosen)) if any(chosen) else self._plain
         return self._steps[key]
 
     def _measured(self, choices: Mapping[str, str]) -> Measured:
-        if all(choice == STORED for choice in choices.values()):
-            return self._plain
         try:
             seen = self._step.bytes_of(choices)
         except RuntimeError as error:
@@ -201,9 +205,9 @@ class Planner:
     def _choices(self, chosen: Sequence[int]) -> dict[str, str]:
         return {name: self._options[o] for name, o in zip(self._names, chosen, strict=True)}
 
-    def _costs(self) -> tuple[list[list[int]], float]:
+    def _costs(self) -> tuple[list[list[int]], float | None]:
         """For each block the cost of each option, in nanoseconds, or in operations on fake tensors; and the
-        seconds of a plain step."""
+        seconds of a plain step, or None."""
         names, executions = self._names, self._plain.executions
         kinds = {name: self._kind(name) for name in names}
         costs: list[list[int]] = [[] for _ in names]
@@ -212,9 +216,9 @@ class Planner:
             if self._step.is_fake:
                 of = self._operations(number)
             else:
-                runs = [self._time(number) for _ in range(self._repeats)]
+                runs = self._timed([number] * len(names))
                 plain = plain or runs
-                of = {name: 0.0 for name in names}
+                of = dict.fromkeys(names, 0.0)
                 for i, name in enumerate(executions):
                     more = min(r.forward[i] for r in runs) - min(r.forward[i] for r in plain)
                     of[name] += max(0.0, more) + min(r.again[i] for r in runs)
@@ -230,29 +234,24 @@ class Planner:
                 of = {name: cost * share for name, cost in of.items()}
             for i, name in enumerate(names):
                 costs[i].append(0 if number == 0 else max(1, int(of[name])))
-        return costs, min((run.seconds for run in plain), default=0.0)
+        return costs, min((run.seconds for run in plain), default=None)
 
-    def _time(self, option: int) -> Measured:
-        self._tell()
-        return self._step.times_of(self._choices([option] * len(self._names)))
-
-    def _timed(self, chosen: Sequence[int], plain: float) -> float:
-        """Seconds of a step with a choice, the least of several."""
-        if not any(chosen):
-            return plain
-        return min(self._step.times_of(self._choices(chosen)).seconds for _ in range(self._repeats))
+    def _timed(self, chosen: Sequence[int]) -> list[Measured]:
+        """The times of steps with a choice."""
+        runs = []
+        for _ in range(self._repeats):
+            self._tell()
+            runs.append(self._step.times_of(self._choices(chosen)))
+        return runs
 
     def _operations(self, option: int) -> dict[str, float]:
         seen = self._measure([option] * len(self._names))
-        found = {name: 0.0 for name in self._names}
+        found = dict.fromkeys(self._names, 0.0)
         for mark, count in seen.curve.operations.items():
             kind, _, number = mark.partition(" ")
             if kind == "backward":
                 found[seen.executions[int(number)]] += count
         return found
-
-    def _seconds(self, plain: float, choice: Choice) -> float:
-        return choice.cost if self._step.is_fake else plain + choice.cost / 1e9
 
     def _kind(self, name: str) -> Any:
         block = self._step.model.get_submodule(name)

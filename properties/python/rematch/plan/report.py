@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,8 +94,8 @@ class Plan:
         return chart_of({"plain": self.plain.curve, "with the plan": self.seen.curve}, width, height)
 
     def __str__(self) -> str:
-        parts = [self._headline(), self._warning(), self._where(), self._blocks(), self._table(), *self._notes()]
-        return "\n".join(part for part in parts if part)
+        parts = [self._headline(), self._warning(), self._where(), self._blocks(), self._table()]
+        return "\n".join([*filter(None, parts), *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:
         chosen = sum(choice != STORED for choice in self.choices.values())
@@ -163,16 +164,10 @@ class Plan:
         lines = [f"{'peak':>12}  {'more time' if self.seconds is not None else 'operations':>10}  blocks checkpointed"]
         for point in shown:
             cost = f"{point.seconds:.3g}" if self.seconds is None else f"{point.seconds / first - 1:+.1%}"
-            counts: dict[str, int] = {}
-            for choice in point.choices.values():
-                if choice != STORED:
-                    counts[choice] = counts.get(choice, 0) + 1
+            counts = Counter(choice for choice in point.choices.values() if choice != STORED)
             text = ", ".join(f"{count} {choice}" for choice, count in counts.items()) or "none"
             lines.append(f"{size(point.peak):>12}  {cost:>10}  {text}")
         return "\n".join(lines)
-
-    def _notes(self) -> list[str]:
-        return [f"note: {note}" for note in self.notes]
 
     def _block_of(self, module: str) -> str:
         return next((n for n in self.choices if module == n or module.startswith(f"{n}.")), "")

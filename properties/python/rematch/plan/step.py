@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves
 
-from rematch.journal.journal import BACKWARD, RECOMPUTATION, Journal, warning_of
-from rematch.journal.operators import Execution, Reader
-from rematch.journal.regions import Region, Regions, told
+from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal, warning_of
+from rematch.journal.operators import Execution, Operator, Reader
 from rematch.journal.storages import OPTIMIZER, AllocatorMeter, Curve, StorageMeter
 from rematch.plan.options import Applied, Contexts
 from rematch.safe.run import Target, seed_all
@@ -43,8 +42,13 @@ class Measured:
     seconds: float = 0.0
     numbers: dict[str, str] = field(default_factory=dict)
     """The loss, and a hash of the bits of each gradient and buffer, by name."""
-    in_order: bool = True
-    """Whether the backwards of the executions came in the reverse order of their forwards."""
+    backwards: list[int] = field(default_factory=list)
+    """Executions in the order of their backwards; not of steps whose times are taken."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the backwards came in the reverse order of the forwards."""
+        return self.backwards == list(range(len(self.executions)))[::-1]
 
 
 class Step:
@@ -68,21 +72,20 @@ class Step:
 
     def bytes_of(self, choices: Mapping[str, str]) -> Measured:
         """Counts bytes. Raises what the step raises."""
-        seen = Measured()
 
-        def meter() -> Meter:
-            return AllocatorMeter(self._device) if self.by_allocator else StorageMeter()
+        def marks() -> _Marks:
+            return _Marks(self.blocks, AllocatorMeter(self._device) if self.by_allocator else _Storages())
 
-        self._run(choices, seen, meter)
+        seen = self._run(choices, marks)
+        if not self.is_fake:
+            seen.numbers.update(self._numbers())
         return seen
 
     def times_of(self, choices: Mapping[str, str]) -> Measured:
         """Takes times, and counts nothing."""
-        seen = Measured()
-        self._run(choices, seen, None)
-        return seen
+        return self._run(choices, lambda: _Times(self.blocks, self._now))
 
-    def _run(self, choices: Mapping[str, str], seen: Measured, make: Callable[[], Meter] | None) -> None:
+    def _run(self, choices: Mapping[str, str], make: Callable[[], _Blocks]) -> Measured:
         target, model = self.target, self.model
         target.begin(self._seed)
         if target.switch is not None:
@@ -100,19 +103,13 @@ class Step:
         collects = gc.isenabled()
         gc.disable()
         try:
-            with Applied(model, choices, self.options), ExitStack() as stack:
-                stack.enter_context(target.within())
-                if make is None:
-                    with self._timed(seen):
-                        self._once(args, kwargs, optimizer, seen, None)
-                else:
-                    meter = make()
-                    self._given(meter, args, kwargs, optimizer)
-                    with self._marked(seen, meter):
-                        self._once(args, kwargs, optimizer, seen, meter)
-                    seen.curve = meter.curve
-            if not self.is_fake and make is not None:
-                seen.numbers.update(self._numbers())
+            with Applied(model, choices, self.options), target.within():
+                blocks = make()
+                if blocks.meter is not None:
+                    self._given(blocks.meter, args, kwargs, optimizer)
+                with blocks.told_of(model):
+                    self._once(args, kwargs, optimizer, blocks.seen, blocks.meter)
+            return blocks.seen
         finally:
             if collects:
                 gc.enable()
@@ -126,15 +123,13 @@ class Step:
         del returned
         if meter is not None:
             meter.mark(LOSS)
-        with _during(meter, BACKWARD):
-            loss.backward()
+        loss.backward()
         del loss
         if meter is not None:
             meter.gradients(p.grad for p in self.model.parameters() if p.grad is not None)
             meter.mark(END)
         if optimizer is not None:
-            with _during(meter, OPTIMIZER):
-                optimizer.step()
+            optimizer.step()
         seen.seconds = self._now() - begin
 
     def _given(self, meter: Meter, args: Any, kwargs: Any, optimizer: Any) -> None:
@@ -158,39 +153,6 @@ class Step:
             for parameter, value in zip(trained, kept, strict=True):
                 parameter.copy_(value)
 
-    @contextmanager
-    def _marked(self, seen: Measured, meter: Meter) -> Iterator[None]:
-        """Tells the meter where blocks begin, forward and backward, and what is recomputed."""
-        modules = dict(self.model.named_modules())
-        marks = _Marks(seen, meter, self.blocks)
-        readers = [marks, meter] if isinstance(meter, StorageMeter) else [marks]
-        marks.journal = Journal(modules, *readers, unseen=warning_of("rematch.plan"))
-        try:
-            with marks.journal.open(), meter if isinstance(meter, AllocatorMeter) else nullcontext():
-                yield
-        finally:
-            seen.in_order = marks.backwards == list(range(len(seen.executions)))[::-1]
-
-    @contextmanager
-    def _timed(self, seen: Measured) -> Iterator[None]:
-        blocks = {self.model.get_submodule(name): name for name in self.blocks}
-        regions = _Times(seen, self._now)
-        begun: list[float] = []
-
-        def enter(module: nn.Module, args: Any) -> None:
-            if not regions.depth:
-                seen.executions.append(blocks[module])
-                seen.again.append(0.0)
-                regions.current = len(seen.executions) - 1
-                begun.append(self._now())
-
-        def leave(*_: Any) -> None:
-            if not regions.depth:
-                seen.forward.append(self._now() - begun.pop())
-
-        with _hooked(blocks, enter, leave), told(regions):
-            yield
-
     def _now(self) -> float:
         if self.by_allocator:
             torch.cuda.synchronize(self._device)
@@ -213,95 +175,119 @@ def loss_of(returned: Any) -> Tensor:
     return sum((t.abs().sum() if t.is_complex() else t.sum() for t in parts[1:]), parts[0].sum())
 
 
-class _Marks(Reader):
-    """Says to a meter what runs: in which phase, in which submodule, and where the blocks begin."""
+class _Storages(StorageMeter):
+    """Counts storages, and knows from a journal in which phase and submodule they are made."""
 
-    def __init__(self, seen: Measured, meter: Meter, blocks: Sequence[str]) -> None:
-        self.backwards: list[int] = []
-        self.journal: Journal
-        self._seen, self._meter, self._blocks = seen, meter, set(blocks)
+    journal: Journal
+    _phase = FORWARD
+
+    def mark(self, name: str) -> None:
+        self._phase = {LOSS: BACKWARD, END: OPTIMIZER}.get(name, self._phase)
+        super().mark(name)
+
+    def after(self, op: Operator) -> None:
+        self.phase = RECOMPUTATION if self.journal.recomputes else self._phase
+        self.module = self.journal.module
+        super().after(op)
+
+
+class _Blocks(Reader):
+    """Numbers the executions of blocks; derived classes say what is measured of them."""
+
+    journal: Journal
+
+    def __init__(self, blocks: Sequence[str], meter: Meter | None = None) -> None:
+        self.blocks, self.meter, self.seen = frozenset(blocks), meter, Measured()
+
+    @contextmanager
+    def told_of(self, model: nn.Module) -> Iterator[None]:
+        """Within, a journal tells of the blocks of the model, and the meter of its operators."""
+        modules, readers = dict(model.named_modules()), [self]
+        if isinstance(self.meter, _Storages):
+            readers.append(self.meter)
+        else:
+            modules = {name: modules[name] for name in self.blocks}
+        meter = self.meter if isinstance(self.meter, AllocatorMeter) else nullcontext()
+        self.journal = Journal(modules, *readers, unseen=warning_of("rematch.plan"))
+        for reader in readers:
+            reader.journal = self.journal
+        with self.journal.open(), meter:
+            yield
 
     def enters(self, module: str) -> None:
-        self._meter.module = module
-        if module in self._blocks and not self.journal.recomputes:
-            self._meter.mark(f"forward {len(self._seen.executions)}")
-            self._seen.executions.append(module)
+        if module in self.blocks and not self.journal.recomputes:
+            self.block_begins(len(self.seen.executions))
+            self.seen.executions.append(module)
 
     def leaves(self, module: str, returned: Any) -> None:
-        self._meter.module = self.journal.module
-        if module not in self._blocks or self.journal.recomputes:
-            return
-        number = len(self._seen.executions) - 1
-        self._meter.mark(TAIL)
+        if module in self.blocks and not self.journal.recomputes:
+            self.block_ends(len(self.seen.executions) - 1, returned)
+
+    def block_begins(self, number: int) -> None:
+        """The forward of an execution begins."""
+        raise NotImplementedError
+
+    def block_ends(self, number: int, returned: Any) -> None:
+        """It is over."""
+        raise NotImplementedError
+
+
+class _Marks(_Blocks):
+    """Says to a meter where blocks begin, forward and backward."""
+
+    meter: Meter
+
+    def __init__(self, blocks: Sequence[str], meter: Meter) -> None:
+        super().__init__(blocks, meter)
+        self.seen.curve = meter.curve
+
+    def block_begins(self, number: int) -> None:
+        self.meter.mark(f"forward {number}")
+
+    def block_ends(self, number: int, returned: Any) -> None:
+        self.meter.mark(TAIL)
         first = next((t for t in tree_leaves(returned) if isinstance(t, Tensor) and t.grad_fn is not None), None)
-        node = None if first is None else first.grad_fn
-        if node is not None:
 
-            def reached(_: Any) -> None:
-                # A node with several outputs may be reached again.
-                if number not in self.backwards:
-                    self.backwards.append(number)
-                    self._meter.mark(f"backward {number}")
+        def reached(_: Any) -> None:
+            # A node with several outputs may be reached again.
+            if number not in self.seen.backwards:
+                self.seen.backwards.append(number)
+                self.meter.mark(f"backward {number}")
 
-            node.register_prehook(reached)
+        if first is not None:
+            first.grad_fn.register_prehook(reached)
+
+
+class _Times(_Blocks):
+    """Takes the times of forwards and recomputations, by `now`."""
+
+    def __init__(self, blocks: Sequence[str], now: Callable[[], float]) -> None:
+        super().__init__(blocks)
+        self._now = now
+        self._of: dict[int, int] = {}
+        """The execution in which each region began."""
+        self._begun = 0.0
+        self._outermost: Execution | None = None
+        """The recomputation that is under way, none within another."""
+
+    def block_begins(self, number: int) -> None:
+        self.seen.again.append(0.0)
+        self._begun = self._now()
+
+    def block_ends(self, number: int, returned: Any) -> None:
+        self.seen.forward.append(self._now() - self._begun)
 
     def begins(self, execution: Execution) -> None:
-        execution.notes = self._meter.phase, self._meter.module
-        if execution.recomputes:
-            self._meter.phase = RECOMPUTATION
+        if not execution.recomputes:
+            self._of[execution.region.number] = max(0, len(self.seen.executions) - 1)
+        elif self._outermost is None:
+            self._outermost, execution.notes = execution, self._now()
 
     def ends(self, execution: Execution) -> None:
-        if execution.recomputes:
-            self._meter.phase, self._meter.module = execution.notes
-
-
-class _Times(Regions):
-    """Recomputation times, by the execution in which each region began."""
-
-    def __init__(self, seen: Measured, now: Callable[[], float]) -> None:
-        super().__init__()
-        self.depth, self.current = 0, 0
-        self._seen, self._now = seen, now
-        self._of: dict[int, int] = {}
-
-    def begin(self, region: Region, recomputes: bool) -> Any:
-        if not recomputes:
-            self._of[region.number] = self.current
-            return None
-        self.depth += 1
-        return region.number, self._now()
-
-    def end(self, token: Any) -> None:
-        if token is None:
-            return
-        self.depth -= 1
-        number, begin = token
-        if self.depth == 0 and number in self._of:
-            self._seen.again[self._of[number]] += self._now() - begin
-
-
-@contextmanager
-def _hooked(modules: Iterable[nn.Module], enter: Callable[..., None], leave: Callable[..., None]) -> Iterator[None]:
-    """Within, `enter` is called before the forward of each module, and `leave` after it, even if it raises."""
-    hooks = [
-        hook
-        for m in modules
-        for hook in (m.register_forward_pre_hook(enter), m.register_forward_hook(leave, always_call=True))
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
-def _during(meter: Meter | None, phase: str) -> Iterator[None]:
-    if meter is None:
-        yield
-        return
-    with meter.during(phase):
-        yield
+        if execution is self._outermost:
+            self._outermost = None
+            if (number := self._of.get(execution.region.number)) is not None:
+                self.seen.again[number] += self._now() - execution.notes
 
 
 def _hash(t: Tensor | None) -> str:

@@ -254,26 +254,23 @@ def _layer(json: dict[str, Any]) -> Layer:
     return _make(Layer, json, operands=tuple((layer, output) for layer, output in refs))
 
 
-def _choice(json: dict[str, Any]) -> Choice:
+def _with_choice(kind: type[T], json: dict[str, Any], **changed: Any) -> T:
+    """The options of a checkpoint stand among the fields of what is checkpointed."""
     own = {name: value for name, value in json.items() if name in _names_of(Choice)}
-    return _make(Choice, own, keep=tuple(_make(Keep, k) for k in own.get("keep", [])))
-
-
-def _without_choice(json: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in json.items() if name not in _names_of(Choice)}
+    rest = {name: value for name, value in json.items() if name not in own}
+    choice = _make(Choice, own, keep=tuple(_make(Keep, k) for k in own.get("keep", [])))
+    return _make(kind, rest, choice=choice, **changed)
 
 
 def _segment(json: dict[str, Any]) -> Segment:
-    nested = tuple(_segment(s) for s in json.get("nested", []))
-    return _make(Segment, _without_choice(json), choice=_choice(json), nested=nested)
+    return _with_choice(Segment, json, nested=tuple(_segment(s) for s in json.get("nested", [])))
 
 
 def _plan(json: dict[str, Any]) -> Plan:
     sequential = json.get("sequential")
     if sequential is not None:
-        sequential = _make(Sequential, _without_choice(sequential), choice=_choice(sequential))
-    segments = tuple(_segment(s) for s in json.get("segments", []))
-    return _make(Plan, json, sequential=sequential, segments=segments)
+        sequential = _with_choice(Sequential, sequential)
+    return _make(Plan, json, sequential=sequential, segments=tuple(_segment(s) for s in json.get("segments", [])))
 
 
 def case_from_json(json: dict[str, Any]) -> Case:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rematch.subjects.adapter_layers import Module, Template
 from rematch.subjects.case import Choice, Segment, Sequential
-from rematch.subjects.layers import Module, Template
 from rematch.subjects.library import Library
 from rematch.subjects.protocol import Request
 
@@ -42,6 +42,11 @@ class Place:
     microbatch: int
     executions: list[int]
     draws: list[tuple[Any, ...]] = field(default_factory=list)
+
+    @property
+    def where(self) -> dict[str, int]:
+        """Its step and microbatch, as records take them."""
+        return {"step": self.step, "microbatch": self.microbatch}
 
 
 @dataclass
@@ -110,8 +115,6 @@ class Description:
     """The framework's array, of NumPy's `{array}`."""
     script_parameter: str = ""
     """Likewise a parameter, `{frozen}` or not; an array unless it is said."""
-    script_setup: Sequence[str] = ()
-    """Lines before each run of a script."""
     script_random_state: str = ""
     enter_line: str = "enter({layer})"
     within: str = ""
@@ -196,7 +199,7 @@ class Description:
 
     def script_lines(self, request: Request) -> Sequence[str]:
         """Lines after the one that seeds, in scripts."""
-        return [*self.script_setup, *self.setup(request)]
+        return self.setup(request)
 
     def random_state(self) -> bytes:
         """For subjects that observe "rng_state"."""
@@ -207,8 +210,7 @@ class Description:
         return ""
 
     def forward(self, run: Any, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:
-        """Runs a forward of the run's model and, where the framework knows no difference, its
-        backward."""
+        """Runs a forward of the run's model and, where the framework knows no difference, its backward."""
         raise NotImplementedError
 
     def backward(self, run: Any, pending: Pending) -> Any:

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.case import PROMISE
 from rematch.subjects.description import COMMON, SEEN, Description, Pending, Place
 from rematch.subjects.library import modules, of_library
 from rematch.subjects.promises import NONE, SHARE, broken
 from rematch.subjects.protocol import Request, Subject, Unsupported
 from rematch.subjects.records import Record
-from rematch.subjects.run import Run
 from rematch.subjects.script import export
 from rematch.subjects.steps import Steps
 

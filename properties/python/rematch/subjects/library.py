@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from rematch.subjects.layers import Module
+from rematch.subjects.adapter_layers import Module
 
 SHAPES = "N ... -> N ..."
 """All take any shape, and make what the sample wants of it."""

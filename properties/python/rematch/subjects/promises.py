@@ -69,22 +69,6 @@ class Promise:
         return wrong and f"{self.sentence} Not so ({self.name}){wrong}"
 
 
-@dataclass(frozen=True)
-class Form:
-    """How promises look as scripts."""
-
-    label: str
-    attempt: str
-    """The expression of what is expected and what came."""
-    same: str
-    """The expression that compares `expected` and `got`."""
-    words: tuple[str, str]
-    """What these two are called in what a script prints."""
-    uses: Iterable[Function]
-    """Functions in `attempt`."""
-    imports: str = ""
-
-
 def named(finding: str, promises: Iterable[Promise]) -> Promise:
     """The promise that a finding of broken() names. Raises Unsupported if none is known."""
     for promise in promises:
@@ -93,24 +77,35 @@ def named(finding: str, promises: Iterable[Promise]) -> Promise:
     raise Unsupported("the finding names no promise that is known")
 
 
-def script(finding: str, form: Form) -> str:
-    """The script for a finding: the promise, what it uses, and what it prints."""
+def script(
+    finding: str,
+    *,
+    label: str,
+    attempt: str,
+    same: str,
+    words: tuple[str, str],
+    uses: Iterable[Function],
+    imports: str = "",
+) -> str:
+    """The script for a finding: the promise, what it uses, and what it prints. `attempt`: the expression of what is
+    expected and what came, which `words` name in what is printed; `uses`: functions in it; `same`: the expression
+    that compares `expected` and `got`."""
     source = _Source()
-    for function in form.uses:
+    for function in uses:
         source.add(function)
     # What a framework imports may be code of several lines, whose order matters.
-    more = [line for line in source.imports if line not in form.imports.splitlines()]
+    more = [line for line in source.imports if line not in imports.splitlines()]
     more.sort(key=lambda line: (line.startswith("from"), line))
-    wide = max(map(len, form.words)) + 1
+    wide = max(map(len, words)) + 1
     return _SCRIPT.format(
         comment="".join(f"# {line}".rstrip() + "\n" for line in finding.splitlines()),
-        label=form.label,
-        imports="\n".join(filter(None, (form.imports.rstrip(), *more))),
+        label=label,
+        imports="\n".join(filter(None, (imports.rstrip(), *more))),
         definitions="\n\n\n".join(source.parts.values()),
-        attempt=form.attempt,
-        same=form.same,
-        expected=f"{form.words[0]:{wide}}",
-        got=f"{form.words[1]:{wide}}",
+        attempt=attempt,
+        same=same,
+        expected=f"{words[0]:{wide}}",
+        got=f"{words[1]:{wide}}",
     )
 
 
@@ -205,7 +200,8 @@ def broken(framework: Description, function: Function) -> str:
 def script_of(framework: Description, finding: str) -> str:
     """The script for a finding that quotes broken(). Raises Unsupported for any other."""
     promise = named(finding, (_twin(framework, function) for function in framework.promises))
-    form = Form(
+    return script(
+        finding,
         label=framework.name,
         attempt=f"sides({promise.function.__name__}, {framework.checkpoint_function})",
         same="np.array_equal(expected, got)",
@@ -213,7 +209,6 @@ def script_of(framework: Description, finding: str) -> str:
         uses=[*framework.promise_helpers, promise.function, sides],
         imports=framework.imports,
     )
-    return script(finding, form)
 
 
 def _twin(framework: Description, function: Function) -> Promise:

@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -35,11 +35,11 @@ class Unsupported(Exception):
 class Arrays:
     """The data of a case. Runs must not write to it."""
 
-    parameters: list[np.ndarray]
-    buffers: list[np.ndarray]
-    inputs: list[np.ndarray]
+    parameters: list[np.ndarray] = field(default_factory=list)
+    buffers: list[np.ndarray] = field(default_factory=list)
+    inputs: list[np.ndarray] = field(default_factory=list)
     """One for each forward, in order of step and microbatch; `targets` likewise."""
-    targets: list[np.ndarray]
+    targets: list[np.ndarray] = field(default_factory=list)
     reevaluation: np.ndarray | None = None
     trial_input: np.ndarray | None = None
     """Input of the trial, if a failure is injected; `trial_target` likewise."""
@@ -130,6 +130,10 @@ class Subject:
         raise NotImplementedError
 
 
+_TOLD = ("name", "may_vary", "rounds", "whole_segments", "cases_per_shape", "new_plans", "exports", "files")
+"""What the harness is told of a subject as it is."""
+
+
 class _BadRequest(Exception):
     """A message does not follow the protocol."""
 
@@ -161,21 +165,14 @@ class _Session:
         subject = self._subject
         return {
             "protocol": VERSION,
-            "name": subject.name,
+            **{field: getattr(subject, field) for field in _TOLD},
             "versions": {"python": sys.version.split()[0], **subject.versions},
             "implements": subject.implements(hello.get("features", [])),
             "lacks": [f for f in hello.get("features", []) if f in subject.lacks],
             "observes": subject.observes(hello.get("observables", [])),
-            "may_vary": subject.may_vary,
-            "rounds": subject.rounds,
-            "whole_segments": subject.whole_segments,
-            "cases_per_shape": subject.cases_per_shape,
-            "new_plans": subject.new_plans,
-            "exports": subject.exports,
             "options": {name: list(values) for name, values in subject.options.items()},
             "shares": dict(subject.shares),
             "layers": list(subject.layers),
-            "files": subject.files,
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -214,16 +211,13 @@ class _Session:
 
 def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
     sent = run["arrays"]
-    lists = ("parameters", "buffers", "inputs", "targets")
-    lists += ("further_reevaluation_inputs", "further_trial_inputs")
-    single = ("reevaluation", "trial_input", "trial_target")
-    further = sent.get("further_inputs", [])
-    arrays = Arrays(
-        further_inputs=[[decode(array) for array in forward] for forward in further],
-        **{name: [decode(array) for array in sent.get(name, [])] for name in lists},
-        **{name: decode(sent[name]) for name in single if name in sent},
-    )
+    arrays = Arrays(**{kind.name: _decoded(sent[kind.name]) for kind in fields(Arrays) if kind.name in sent})
     return case_from_json(run["case"]), model_from_json(run["model"]), arrays
+
+
+def _decoded(sent: Any) -> Any:
+    """An array, or a list of what is one or a list."""
+    return [_decoded(part) for part in sent] if isinstance(sent, list) else decode(sent)
 
 
 def _complaint(subject: Subject, error: Exception) -> str:

@@ -26,7 +26,8 @@ class Record:
     """Everything that one run shows. Methods append; nothing is read back.
 
     Steps, microbatches, layers, outputs, parameters and executions count from 0. Execution 0 of a
-    layer is the forward itself, 1 and above are recomputations on behalf of that forward.
+    layer is the forward itself, 1 and above are recomputations on behalf of that forward. `where`
+    is a `step` and a `microbatch`, 0 where they are not given, as is whatever else it may be.
     """
 
     def __init__(self, previous: Bits | None = None) -> None:
@@ -55,129 +56,65 @@ class Record:
         Raises TypeError for an array of any other dtype than float32, float64, int32 and uint8.
         """
         entry: dict[str, Any] = {"quantity": quantity}
-        if step:
-            entry["step"] = step
-        if microbatch:
-            entry["microbatch"] = microbatch
-        if index:
-            entry["index"] = index
+        _add(entry, step=step, microbatch=microbatch, index=index)
         if array is None:
             entry["present"] = False
-            self._append("observations", entry)
-            return
-        if requires_grad:
-            entry["requires_grad"] = True
-        entry["dtype"] = dtype or name_of(array.dtype)
-        entry["shape"] = array.shape
-        key = (quantity, step, microbatch, index)
-        bits = bits_of(array)
-        if self._previous.get(key) == (bits, array.shape):
-            entry["as"] = True
         else:
-            entry["data"] = base64.b64encode(bits).decode("ascii")
-        self.bits[key] = (bits, array.shape)
+            _add(entry, requires_grad=requires_grad)
+            entry |= {"dtype": dtype or name_of(array.dtype), "shape": array.shape}
+            key, bits = (quantity, step, microbatch, index), bits_of(array)
+            if self._previous.get(key) == (bits, array.shape):
+                entry["as"] = True
+            else:
+                entry["data"] = base64.b64encode(bits).decode("ascii")
+            self.bits[key] = (bits, array.shape)
         self._append("observations", entry)
 
-    def draw(
-        self,
-        layer: int,
-        elements: int,
-        hashed: str,
-        *,
-        execution: int = 0,
-        step: int = 0,
-        microbatch: int = 0,
-        stream: int = 0,
-    ) -> None:
-        """Notes that a layer drew `elements` numbers, its mask or its noise; `hashed` is their
-        hash64()."""
-        entry = {"hash": hashed, "elements": elements}
-        _place(entry, step, microbatch)
-        _add(entry, layer=layer, execution=execution, stream=stream)
-        self._append("draws", entry)
+    def draw(self, layer: int, elements: int, hashed: str, **where: int) -> None:
+        """Notes that a layer drew `elements` numbers, its mask or its noise; `hashed` is their hash64(). `where`: also
+        the `execution` and the `stream`."""
+        self._append("draws", {"hash": hashed, "elements": elements}, layer=layer, **where)
 
-    def stream(self, moment: str, state: bytes, *, step: int = 0, microbatch: int = 0, stream: int = 0) -> None:
-        """Notes a random state at "after_forward", "after_backward" or "after_step". Equal states
-        must have equal bytes."""
+    def stream(self, moment: str, state: bytes, **where: int) -> None:
+        """Notes the random state of a `stream` at "after_forward", "after_backward" or "after_step". Equal states must
+        have equal bytes."""
         if state != self._last_state[0]:
             # Most states are that of the moment before.
             self._last_state = (state, hash64(state))
-        entry: dict[str, Any] = {"moment": moment, "seed": self._last_state[1]}
-        _place(entry, step, microbatch)
-        _add(entry, stream=stream)
-        self._append("streams", entry)
+        self._append("streams", {"moment": moment, "seed": self._last_state[1]}, **where)
 
-    def executions(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+    def executions(self, counts: list[int], **where: int) -> None:
         """Notes how often each layer ran for one forward, recomputations included."""
         for layer, count in enumerate(counts):
-            entry: dict[str, Any] = {}
-            _place(entry, step, microbatch)
-            if layer:
-                entry["layer"] = layer
-            if count:
-                entry["count"] = count
-            self._append("executions", entry)
+            self._append("executions", {}, layer=layer, count=count, **where)
 
-    def ran(self, layer: int, execution: int, *, step: int = 0, microbatch: int = 0) -> None:
+    def ran(self, layer: int, execution: int, **where: int) -> None:
         """Notes that a layer has run for a forward, or a recomputation has stopped in it: in this order."""
-        entry: dict[str, Any] = {"event": "layer", "layer": layer}
-        _place(entry, step, microbatch)
-        _add(entry, execution=execution)
-        self._append("live", entry)
+        self._append("live", {"event": "layer", "layer": layer}, execution=execution, **where)
 
-    def hooks(self, counts: list[int], *, step: int = 0, microbatch: int = 0) -> None:
+    def hooks(self, counts: list[int], **where: int) -> None:
         """Notes how often each parameter's gradient hook fired in the backwards of one forward."""
         for parameter, count in enumerate(counts):
             if count:
-                entry: dict[str, Any] = {"count": count}
-                _place(entry, step, microbatch)
-                _add(entry, parameter=parameter)
-                self._append("hooks", entry)
+                self._append("hooks", {"count": count}, parameter=parameter, **where)
 
-    def grad_flag(self, layer: int, output: int, requires_grad: bool, *, step: int = 0, microbatch: int = 0) -> None:
+    def grad_flag(self, layer: int, output: int, requires_grad: bool, **where: int) -> None:
         """Notes whether a layer's output required grad when its forward had run."""
-        entry: dict[str, Any] = {}
-        if step:
-            entry["step"] = step
-        if microbatch:
-            entry["microbatch"] = microbatch
-        if layer:
-            entry["layer"] = layer
-        if output:
-            entry["output"] = output
-        if requires_grad:
-            entry["requires_grad"] = True
-        self._append("grad_flags", entry)
+        self._append("grad_flags", {}, layer=layer, output=output, requires_grad=requires_grad, **where)
 
-    def bytes(
-        self,
-        moment: str,
-        *,
-        saved: int,
-        temporaries: int = 0,
-        offloaded: int = 0,
-        retained: bool = False,
-        step: int = 0,
-        microbatch: int = 0,
-    ) -> None:
-        """Notes the bytes kept for the backward, those in host memory, and others that are live.
-        `retained`: after a backward that was not the last one of its forward."""
-        entry: dict[str, Any] = {"moment": moment}
-        _place(entry, step, microbatch)
-        _add(entry, saved=saved, temporaries=temporaries, offloaded=offloaded, retained=retained)
-        self._append("bytes", entry)
+    def bytes(self, moment: str, *, saved: int, offloaded: int = 0, temporaries: int = 0, **where: int) -> None:
+        """Notes the bytes kept for the backward, those in host memory, and others that are live. `where`: also
+        `retained`, after a backward that was not the last one of its forward."""
+        self._append("bytes", {"moment": moment}, saved=saved, offloaded=offloaded, temporaries=temporaries, **where)
 
-    def held(self, event: str, live: int, *, step: int = 0, microbatch: int = 0, **layer: int) -> None:
+    def held(self, event: str, live: int, **where: int) -> None:
         """Notes the bytes that forwards and recomputations made and that are held still, at "forward", "backward",
         "step", when the backward of a `layer` begins ("node"), or when a "layer" ends: then with its `execution`, and
         what was held when it was `entered`.
         """
-        entry: dict[str, Any] = {"event": event}
-        _place(entry, step, microbatch)
-        # -1 is the default: no layer.
-        entry.update({name: value for name, value in layer.items() if value or name == "layer"})
-        _add(entry, live=live)
-        self._append("held", entry)
+        # The default of a layer is -1, none, so that 0 is written.
+        entry = {"event": event} | {name: value for name, value in where.items() if name == "layer"}
+        self._append("held", entry, live=live, **where)
 
     def value(self, layer: int, index: int, hashed: str, **rest: Any) -> None:
         """Notes a tensor that an execution of a layer made, or saved; value_entry() says how."""
@@ -192,38 +129,27 @@ class Record:
         model consists of. `left_behind` names settings that are not as before the trial."""
         self._lists = {name: its for name, its in self._lists.items() if name in ("units", "shards")}
         self.bits.clear()
-        entry: dict[str, Any] = {}
-        _add(entry, failed=failed, message=message, left_behind=left_behind)
-        self._rest["trial"] = entry
+        self._rest["trial"] = _add({}, failed=failed, message=message, left_behind=left_behind)
 
     def promise(self, name: str, broken: str) -> None:
         """Notes a promise that was tried; `broken` says what came instead, "" if it was kept."""
-        entry = {"name": name}
-        _add(entry, broken=broken)
-        self._append("promises", entry)
+        self._append("promises", {"name": name}, broken=broken)
 
     def unit(self, unit: int, begin: int, end: int, **says: bool | int) -> None:
         """Notes what a wrapping promises of a unit, in which the layers from `begin` to `end` run; what it `says` is
         in properties/record/record.h."""
-        entry: dict[str, Any] = {}
-        _add(entry, unit=unit, begin=begin, end=end, **says)
-        self._append("units", entry)
+        self._append("units", {}, unit=unit, begin=begin, end=end, **says)
 
     def shard(self, unit: int, parameter: int, size: int, added: int = 0) -> None:
         """Notes a parameter of a unit, and its bytes in a collective, padding included. `added`: those of its gradient
         that other devices add up before."""
-        entry: dict[str, Any] = {}
-        _add(entry, unit=unit, parameter=parameter, bytes=size, added=added)
-        self._append("shards", entry)
+        self._append("shards", {}, unit=unit, parameter=parameter, bytes=size, added=added)
 
-    def collective(self, kind: str, phase: str, unit: int, size: int, *, step: int = 0, microbatch: int = 0) -> None:
+    def collective(self, kind: str, phase: str, unit: int, size: int, **where: int) -> None:
         """Notes a "gather", a "reduce" or any "other" collective, that a unit is still gathered when the backward is
         over ("kept"), or that a run of one that sends what it makes is over ("ran", "stopped" if early stop ended it).
         The phase is "forward", "recomputation" or "backward". `unit`: -1 for none."""
-        entry: dict[str, Any] = {"kind": kind, "phase": phase, "unit": unit}
-        _place(entry, step, microbatch)
-        _add(entry, bytes=size)
-        self._append("collectives", entry)
+        self._append("collectives", {"kind": kind, "phase": phase, "unit": unit}, bytes=size, **where)
 
     def error(self, kind: str, message: str) -> None:
         """Says that the implementation under test failed. What was noted before stays."""
@@ -242,11 +168,8 @@ class Record:
         """The record as the protocol writes it, defaults left out."""
         return {**self._rest, **self._lists}
 
-    def _append(self, name: str, entry: dict[str, Any]) -> None:
-        entries = self._lists.get(name)
-        if entries is None:
-            entries = self._lists[name] = []
-        entries.append(entry)
+    def _append(self, name: str, entry: dict[str, Any], **fields: Any) -> None:
+        self._lists.setdefault(name, []).append(_add(entry, **fields))
 
 
 def value_entry(
@@ -265,7 +188,7 @@ def value_entry(
     """A tensor that an execution of a layer made by `op`, or saved. Results come first in `index`
     with the layer's outputs; saved tensors count by themselves. `memory` names the memory that it
     lies in, 0 that of the model and of its input; `size` is in bytes."""
-    # There is one for every tensor of a run; _place() and _add() would take twice as long.
+    # There is one for every tensor of a run; _add() would take three times as long.
     entry: dict[str, Any] = {"hash": hashed}
     if step:
         entry["step"] = step
@@ -288,14 +211,9 @@ def value_entry(
     return entry
 
 
-def _place(entry: dict[str, Any], step: int, microbatch: int) -> None:
-    if step:
-        entry["step"] = step
-    if microbatch:
-        entry["microbatch"] = microbatch
-
-
-def _add(entry: dict[str, Any], **fields: Any) -> None:
+def _add(entry: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """The entry with those of `fields` that are not their default: 0, False or ""."""
     for name, value in fields.items():
         if value:
             entry[name] = value
+    return entry

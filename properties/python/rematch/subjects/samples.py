@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from rematch.subjects.adapter_layers import Module
 from rematch.subjects.case import case_from_json, model_from_json
 from rematch.subjects.framework import Framework
-from rematch.subjects.layers import Module
 from rematch.subjects.library import SHAPES, Library
 from rematch.subjects.protocol import Arrays, Request
 from rematch.subjects.records import Record

@@ -15,7 +15,7 @@ from rematch.subjects.description import Description
 from rematch.subjects.export import FEW, LAWS, Attempt, Finding, Search, last_line
 from rematch.subjects.promises import script_of
 from rematch.subjects.protocol import Request, Unsupported
-from rematch.subjects.source import ANNOTATION, Source, parameter_names
+from rematch.subjects.source import ANNOTATION, Source, parameter_names, trained_arguments
 
 MOST = 2048
 """So many numbers of the case are written out where others do not show the finding."""
@@ -293,8 +293,7 @@ class Script:
         if framework.closes_over_parameters:
             names, taken = ["x", "*_"], ["x"]
         loss = framework.losses[self._request.case.protocol.loss]
-        trained = [0] if self._request.case.protocol.input_requires_grad else []
-        trained += [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
+        trained = trained_arguments(self._request.case, model)
         backwards = self._request.case.protocol.backwards
         more = f", {backwards}" if backwards > 1 else ""
         given = self._plain.arguments()

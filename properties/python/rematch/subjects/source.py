@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from rematch.subjects.adapter_layers import OUTPUTS, Module
 from rematch.subjects.case import Case, Layer, Model, Segment, ValueRef
 from rematch.subjects.description import Description
-from rematch.subjects.layers import OUTPUTS, Module
 from rematch.subjects.protocol import Unsupported
 
 # Scripts have none.
@@ -29,6 +29,12 @@ def name_of(value: ValueRef) -> str:
 def parameter_names(case: Case, model: Model) -> list[str]:
     """How source calls the parameters. All those of a module are one."""
     return [f"w{p.layer}" if case.layers[p.layer].kind == "custom" else f"{p.role}{p.layer}" for p in model.parameters]
+
+
+def trained_arguments(case: Case, model: Model) -> list[int]:
+    """The numbers of what the loss is differentiated by: 0 is the input, 1 the first parameter."""
+    trained = [0] if case.protocol.input_requires_grad else []
+    return trained + [i + 1 for i, p in enumerate(model.parameters) if not p.frozen]
 
 
 def draws(layer: Layer, train: bool) -> bool:

@@ -135,6 +135,7 @@ class TapeRun(Run):
     """A run whose parameters are the same tensors from beginning to end."""
 
     framework: Tape
+    notes_draws_at_once = True
 
     def __init__(self, framework: Tape, request: Request, record: Record) -> None:
         super().__init__(framework, request, record)
@@ -256,9 +257,7 @@ class TapeRun(Run):
         self._waiting.remove(pending)
         pending.loss = None
         self.collect()
-        place = pending.place
-        counts = [max(fired, default=0) for fired in self._fired]
-        self.record.hooks(counts, step=place.step, microbatch=place.microbatch)
+        self.record.hooks([max(fired, default=0) for fired in self._fired], **pending.place.where)
 
     def _enter(self, layer: int) -> None:
         super()._enter(layer)
@@ -277,8 +276,7 @@ class TapeRun(Run):
         place = self.framework.place
         if place is None or self.trial:
             return
-        where = {"step": place.step, "microbatch": place.microbatch}
-        execution = place.executions[layer] - 1
+        where, execution = place.where, place.executions[layer] - 1
         op = self.request.case.layers[layer].kind
         for index, y in enumerate(outputs):
             if execution == 0:
@@ -321,7 +319,7 @@ class TapeRun(Run):
     def note_bytes(self, moment: str, place: Place, retained: bool = False) -> None:
         """Notes what graphs keep now, their tensors and whatever lies beside them: memory in use that is neither the
         model's nor the run's."""
-        held, where = self._held(), {"step": place.step, "microbatch": place.microbatch}
+        held, where = self._held(), place.where
         self.record.bytes(moment, saved=held, retained=retained, **where)
         if not retained:
             self.record.held(moment.removeprefix("after_"), held, **where)
@@ -345,12 +343,6 @@ class TapeRun(Run):
 
     def _hash(self, t: Any) -> str:
         return hash64(self.framework.numpy(t).tobytes())
-
-    def _drew(self, layer: int, operand: Any, output: Any) -> None:
-        # Now, since a later layer may write to the output.
-        super()._drew(layer, operand, output)
-        if self.framework.place is not None:
-            self._note_draws(self.framework.place)
 
     def restore(self) -> str:
         left = self.framework.put_back()

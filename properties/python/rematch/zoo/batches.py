@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rematch.zoo.shrink import FIRST_WORD, IMAGE, PATCH, VOCAB
+from rematch.zoo.trial import is_required, normal
 
 ROWS, WORDS, TARGETS, SAMPLES, FRAMES = 2, 12, 10, 6400, 64
 
@@ -25,31 +26,21 @@ def batches(model: Any) -> Iterator[dict[str, Any]]:
 
 def _bases(model: Any, takes: Any) -> Iterator[dict[str, Any]]:
     text = _text(model, takes)
-    required = {n: v for n, p in takes.items() if _is_required(p) for v in [_by_name(model, n)] if v is not None}
-    if "pixel_values" in takes and "input_ids" in takes:
-        for pixels, tokens in _images(model, takes):
+    required = {n: v for n, p in takes.items() if is_required(p) for v in [_by_name(model, n)] if v is not None}
+    if "pixel_values" in takes:
+        for pixels, tokens in _images(model, takes) if "input_ids" in takes else ():
             ids = _with_images(model, text, tokens)
             if ids is not None:
                 yield required | text | {"input_ids": ids} | pixels
         yield from (required | text | pixels for pixels in _pixels(model, takes))
-    elif "pixel_values" in takes:
-        yield from (required | text | pixels for pixels in _pixels(model, takes))
-    sounds = [n for n in ("input_values", "input_features") if n in takes]
-    for name in sounds:
-        for sound in _sounds(model):
+    for name in ("input_values", "input_features"):
+        for sound in _sounds(model) if name in takes else ():
             yield required | text | {name: sound}
             rest = {k: v for k, v in text.items() if k != "input_ids"}
             yield required | rest | {name: sound}
     yield required | text
     if text and required:
         yield text
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in (
-        inspect.Parameter.VAR_POSITIONAL,
-        inspect.Parameter.VAR_KEYWORD,
-    )
 
 
 def words(model: Any, count: int) -> torch.Tensor:
@@ -72,11 +63,6 @@ def _text(model: Any, takes: Any) -> dict[str, Any]:
     if "bbox" in takes:
         batch["bbox"] = torch.tensor([1, 2, 9, 12]).expand(ROWS, WORDS, 4).contiguous()
     return batch
-
-
-def normal(*shape: int) -> torch.Tensor:
-    """The same numbers for the same shape."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
 
 def _find(config: Any, *names: str) -> Any:
@@ -121,13 +107,10 @@ def _images(model: Any, takes: Any) -> Iterator[tuple[dict[str, Any], int]]:
         try:
             with torch.no_grad():
                 features = model.get_image_features(**pixels, **more)
-        except Exception:
-            continue
-        features = getattr(features, "pooler_output", features)
-        parts = features if isinstance(features, (list, tuple)) else [features]
-        try:
+            features = getattr(features, "pooler_output", features)
+            parts = features if isinstance(features, (list, tuple)) else [features]
             count = sum(part.numel() // part.shape[-1] for part in parts) // ROWS
-        except AttributeError:
+        except Exception:
             continue
         yield pixels | more, count
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from rematch.zoo import Built, NotBuilt
 from rematch.zoo.shrink import DROPOUT, HEAD, HEADS, INNER, WIDTH
-from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+from rematch.zoo.trial import first, is_required, normal, seeded
 
 TOKENS, TEXT, SIDE = 16, 6, 16
 _RULES: tuple[tuple[str, int], ...] = (
@@ -59,34 +59,13 @@ def build(name: str) -> Built:
     if name not in names():
         raise NotBuilt(f"diffusers has no model {name}")
     kind = getattr(diffusers, name)
-    why = ""
-    for base, missing in ((16, {}), (32, {}), (32, _WHERE_NONE)):
-        try:
-            given = _arguments(kind, base, missing)
-            with torch.device("meta"):
-                count = _count(kind, given)
-            if count > MOST_PARAMETERS:
-                why = why or f"it has {count:,} parameters when it is as small as the rules make it"
-                continue
-            torch.manual_seed(0)
-            model = kind(**given).train()
-        except Exception as error:
-            why = why or f"its constructor: {sentence(error)}"
-            continue
-        for kwargs in _batches(model):
-            failure = fails(model, (), kwargs)
-            if not failure:
-                return Built(model, (), kwargs, loss_of)
-            why = why or f"no batch was found that it takes: {failure}"
-    raise NotBuilt(why or "its inputs are not known")
+    sizes = ((16, {}), (32, {}), (32, _WHERE_NONE))
+    return first([partial(_model, kind, *size) for size in sizes], lambda model: (((), b) for b in _batches(model)))
 
 
-def _count(kind: Any, given: dict[str, Any]) -> int:
-    try:
-        return sum(p.numel() for p in kind(**given).parameters())
-    except (RuntimeError, NotImplementedError):
-        # Not every model can be made without its numbers.
-        return 0
+def _model(kind: Any, base: int, missing: Mapping[str, Any]) -> Any:
+    given = _arguments(kind, base, missing)
+    return seeded(lambda: kind(**given))
 
 
 def _arguments(kind: Any, base: int, missing: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,7 +129,7 @@ def _batches(model: Any) -> Iterator[dict[str, Any]]:
     ]
     axes = len(_first(config, "axes_dims_rope", "axes_dim_rope") or (0, 0, 0))
     asked = ["guidance"] if config.get("guidance_embeds") else []
-    asked += [n for n, p in takes.items() if n in _GIVEN or _is_required(p)]
+    asked += [n for n, p in takes.items() if n in _GIVEN or is_required(p)]
     for shape, whole, truth, batched in product(hidden, (True, False), (torch.long, torch.bool), (False, True)):
         batch: dict[str, Any] = {}
         for name in asked:
@@ -158,7 +137,7 @@ def _batches(model: Any) -> Iterator[dict[str, Any]]:
             if value is not None:
                 batch[name] = value
         yield batch
-        lean = {n: v for n, v in batch.items() if _is_required(takes[n])}
+        lean = {n: v for n, v in batch.items() if is_required(takes[n])}
         if len(lean) < len(batch):
             yield lean
             more = {"encoder_attention_mask": torch.ones(shape[0], TEXT, dtype=truth)}
@@ -169,9 +148,9 @@ def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: tor
     """A value for an argument, by its name."""
     rows = shape[0]
     if name in _LATENTS or (name == "controlnet_cond" and not batched):
-        return _normal(*shape)
+        return normal(*shape)
     if name == "controlnet_cond":
-        return _normal(rows, 3, 8 * SIDE, 8 * SIDE)
+        return normal(rows, 3, 8 * SIDE, 8 * SIDE)
     if name == "img_shapes":
         return [[(1, 4, 4)]] * rows
     if name == "txt_seq_lens":
@@ -187,28 +166,19 @@ def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: tor
     if re.search(r"_mask(_2)?$", name):
         return torch.ones(rows, TEXT, dtype=truth)
     if name.startswith("pooled") or name in ("text_embeds", "proj_embedding"):
-        return _normal(rows, WIDTH)
+        return normal(rows, WIDTH)
     if name in ("img_ids", "txt_ids"):
         count = TEXT if name == "txt_ids" else shape[1] if len(shape) == 3 else TOKENS
         ids = torch.arange(count)[:, None].expand(count, axes).float()
         return ids.expand(rows, count, axes) if batched else ids
     if "hidden_states" in name or "embeds" in name or "embedding" in name:
-        return _normal(rows, TEXT, WIDTH)
+        return normal(rows, TEXT, WIDTH)
     if name.endswith("input_ids"):
         return torch.arange(TEXT).expand(rows, TEXT)
     if name == "fps":
         return torch.tensor([8] * rows)
     counts = {"num_frames": 1, "height": 4, "width": 4} if len(shape) == 3 else {}
     return counts.get(name, 1.0 if name == "conditioning_scale" else None)
-
-
-def _normal(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
-
-
-def _is_required(parameter: inspect.Parameter) -> bool:
-    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
 
 
 def _first(config: Any, *names: str) -> Any:

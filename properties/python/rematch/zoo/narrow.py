@@ -24,7 +24,7 @@ def narrow(factor: int) -> Iterator[None]:
     """Within, layers of PyTorch are made with a `factor` of their channels: those numbers of channels that are
     multiples of it. All layers that fit before fit then, unless a model counts in other units."""
     with ExitStack() as stack:
-        for layer in _LAYERS:
+        for layer in _LAYERS if factor > 1 else ():
             stack.enter_context(patch.object(layer, "__init__", _narrowed(layer.__init__, factor)))
         yield
 

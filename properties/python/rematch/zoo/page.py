@@ -28,11 +28,11 @@ def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
         f"buffers and random states. Then up to {MOST_BLOCKS} of its blocks are checkpointed from outside.",
         _counts(records),
         _unsafe(judged),
-        _blocks(judged),
-        _remarks(judged),
-        _list("No switch", _of(records, NO_SWITCH), lambda r: r["why"].partition(" refuses")[0] + _refuses(r["why"])),
-        _list("Not judged", _of(records, NOT_JUDGED), lambda r: r["why"].replace("\n", " ")),
-        _not_built(_of(records, NOT_BUILT)),
+        _table("Blocks that are not safe to checkpoint from outside", "cause", _grouped(judged, _block_causes)),
+        _table("Remarks", "remark", dict(sorted(_grouped(judged, _remarks).items())), _REMARKS),
+        _table("No switch", "why", _grouped(_of(records, NO_SWITCH), _why_no_switch)),
+        _table("Not judged", "why", _grouped(_of(records, NOT_JUDGED), lambda r: [r["why"].replace("\n", " ")])),
+        _table("Not built", "why", _grouped(_of(records, NOT_BUILT), _why_not_built)),
         _safe(_of(records, SAFE)),
         "## Not tried\n\nDefault sizes, pretrained weights, a GPU, and what a configuration turns on beside its "
         "defaults. Architectures without a record, with which the same command goes on. Models of several "
@@ -55,65 +55,57 @@ def _counts(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _real(findings: Iterable[Record]) -> list[Record]:
-    return [f for f in findings if not f["remark"]]
+def _causes(findings: Iterable[Record]) -> str:
+    """Those of what is wrong, remarks left out."""
+    return ", ".join(dict.fromkeys(f["cause"] for f in findings if not f["remark"]))
+
+
+def _grouped(records: Iterable[Record], says: Callable[[Record], Iterable[str]]) -> dict[str, list[Record]]:
+    """Records by all that is said of each, what is said of most records first."""
+    rows: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        for text in dict.fromkeys(says(record)):
+            rows[text].append(record)
+    return dict(sorted(rows.items(), key=lambda row: -len(row[1])))
+
+
+def _table(title: str, says: str, rows: Mapping[str, Iterable[Record]], intro: str = "") -> str:
+    lines = [f"## {title}", "", *([intro, ""] if intro else []), f"| {says} | models |", "|---|---|"]
+    return "\n".join([*lines, *(f"| {_cell(text)} | {_names(own)} |" for text, own in rows.items())]) if rows else ""
 
 
 def _unsafe(records: Sequence[Record]) -> str:
-    rows: dict[str, list[Record]] = defaultdict(list)
-    for record in _of(records, UNSAFE):
-        causes = dict.fromkeys(f["cause"] for f in _real(record["findings"]))
-        rows[", ".join(causes)].append(record)
+    rows = _grouped(_of(records, UNSAFE), lambda record: [_causes(record["findings"])])
     lines = ["## Not safe", "", "| cause | models | what differs in the first |", "|---|---|---|"]
-    for cause, own in sorted(rows.items(), key=lambda row: -len(row[1])):
-        lines.append(f"| {cause} | {_names(own)} | {_cell(_real(own[0]['findings'])[0]['differs'])} |")
+    for cause, own in rows.items():
+        differs = next(f["differs"] for f in own[0]["findings"] if not f["remark"])
+        lines.append(f"| {cause} | {_names(own)} | {_cell(differs)} |")
     return "\n".join(lines) if rows else "## Not safe\n\nNone."
 
 
-def _blocks(records: Sequence[Record]) -> str:
-    """Blocks that are not safe when they are checkpointed from outside, of models that are not told of above."""
-    rows: dict[str, dict[str, Record]] = defaultdict(dict)
-    for record in records:
-        for block in record["blocks"] if record["answer"] != UNSAFE else ():
-            if block["answer"] == UNSAFE:
-                causes = dict.fromkeys(f["cause"] for f in _real(block["findings"]))
-                rows[", ".join(causes)][record["model"]] = record
-    if not rows:
-        return ""
-    lines = ["## Blocks that are not safe to checkpoint from outside", "", "| cause | models |", "|---|---|"]
-    ordered = sorted(rows.items(), key=lambda row: -len(row[1]))
-    return "\n".join([*lines, *(f"| {cause} | {_names(own.values())} |" for cause, own in ordered)])
+def _block_causes(record: Record) -> list[str]:
+    """Of blocks that are not safe, in models that are not told of above."""
+    blocks = record["blocks"] if record["answer"] != UNSAFE else ()
+    return [_causes(block["findings"]) for block in blocks if block["answer"] == UNSAFE]
 
 
-def _remarks(records: Sequence[Record]) -> str:
-    rows: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        # Nearly all checkpoint in training mode only, which is no news.
-        told = [f for f in record.get("findings", ()) if f["remark"] and f["scenarios"] != ["evaluation mode"]]
-        for cause in dict.fromkeys(f["cause"] for f in told):
-            rows[cause].append(record)
-    lines = ["## Remarks", "", "Nothing is wrong, but less is saved, or returned, than one would think.", ""]
-    lines += ["| remark | models |", "|---|---|"]
-    lines += [f"| {cause} | {_names(own)} |" for cause, own in sorted(rows.items())]
-    return "\n".join(lines) if rows else ""
+_REMARKS = "Nothing is wrong, but less is saved, or returned, than one would think."
 
 
-def _list(title: str, records: Sequence[Record], says: Callable[[Record], str]) -> str:
-    rows: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        rows[says(record)].append(record)
-    lines = [f"## {title}", "", "| why | models |", "|---|---|"]
-    ordered = sorted(rows.items(), key=lambda row: -len(row[1]))
-    return "\n".join([*lines, *(f"| {_cell(why)} | {_names(own)} |" for why, own in ordered)]) if rows else ""
+def _remarks(record: Record) -> list[str]:
+    # Nearly all checkpoint in training mode only, which is no news.
+    found = record.get("findings", ())
+    return [f["cause"] for f in found if f["remark"] and f["scenarios"] != ["evaluation mode"]]
 
 
-def _not_built(records: Sequence[Record]) -> str:
-    """By the part of the sentence before its colon, without numbers; the records have the rest."""
-    return _list("Not built", records, lambda r: re.sub(r"[\d,]+ parameters", "too many", r["why"].partition(":")[0]))
+def _why_no_switch(record: Record) -> list[str]:
+    before, refuses, _ = record["why"].partition(" refuses")
+    return [before + refuses]
 
 
-def _refuses(why: str) -> str:
-    return " refuses" if " refuses" in why else ""
+def _why_not_built(record: Record) -> list[str]:
+    """The part of the sentence before its colon, without numbers; the record has the rest."""
+    return [re.sub(r"[\d,]+ parameters", "too many", record["why"].partition(":")[0])]
 
 
 def _safe(records: Sequence[Record]) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import resource
-import select
 import signal
 import time
 from collections.abc import Generator, Sequence
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from rematch.zoo import NotBuilt, build
@@ -18,6 +19,8 @@ SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT = "safe", "not safe", "no switch"
 MOST_BLOCKS = 2
 """Models of convolutions have a kind of block for each number of channels."""
 _MOST_MEMORY = 8 << 30
+_FORK = get_context("fork")
+"""What all models need was imported once."""
 Record = dict[str, Any]
 
 
@@ -65,55 +68,44 @@ class _Child:
     """A process that judges one model."""
 
     def __init__(self, place: str, limit: float) -> None:
-        self.place, self._begin, self._limit, self._data = place, time.monotonic(), limit, b""
-        self.pipe, write = os.pipe()
-        self.process = os.fork()
-        if self.process == 0:
-            os.close(self.pipe)
-            _judge_in_child(place, write)
-        os.close(write)
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._begin
+        self.place, self._limit, self._end = place, limit, time.monotonic() + limit
+        self.pipe, answer = _FORK.Pipe(duplex=False)
+        self._process = _FORK.Process(target=_judge_in_child, args=(place, answer))
+        self._process.start()
+        answer.close()
 
     @property
     def late(self) -> bool:
-        return self.seconds > self._limit
-
-    def read(self) -> bool:
-        """Takes what has come; True at the end."""
-        data = os.read(self.pipe, 1 << 16)
-        self._data += data
-        return not data
+        return time.monotonic() > self._end
 
     def kill(self) -> None:
         """Ends it, and what it has started."""
         try:
-            os.killpg(self.process, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            os.kill(self.process, signal.SIGKILL)
+            self._process.kill()
 
     def end(self) -> Record:
         """Its record, or one that says how it ended."""
-        os.close(self.pipe)
-        late = self.late and not self._data
+        late = self.late and not self.pipe.poll()
         if late:
             self.kill()
-        _, status = os.waitpid(self.process, 0)
         try:
-            record = json.loads(self._data)
-        except ValueError:
-            why = f"its process ended with status {status}"
-            if os.WIFSIGNALED(status):
-                why = f"its process died of signal {os.WTERMSIG(status)}"
-            if late:
-                why = f"it was not done after {self._limit:.0f} s"
-            record = {"model": self.place, "answer": NOT_JUDGED, "why": why}
-        return record
+            record = json.loads(self.pipe.recv_bytes())
+        except EOFError:
+            record = None
+        self._process.join()
+        if record is not None:
+            return record
+        why = f"its process ended with status {self._process.exitcode}"
+        if self._process.exitcode < 0:
+            why = f"its process died of signal {-self._process.exitcode}"
+        if late:
+            why = f"it was not done after {self._limit:.0f} s"
+        return {"model": self.place, "answer": NOT_JUDGED, "why": why}
 
 
-def _judge_in_child(place: str, write: int) -> None:
+def _judge_in_child(place: str, answer: Connection) -> None:
     """Never returns."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -131,8 +123,7 @@ def _judge_in_child(place: str, write: int) -> None:
     except BaseException as error:
         why = _line(f"{type(error).__name__}: {error}")
         record = {"model": place, "answer": NOT_JUDGED, "why": why}
-    with os.fdopen(write, "w") as answer:
-        answer.write(json.dumps(record))
+    answer.send_bytes(json.dumps(record).encode())
     os._exit(0)
 
 
@@ -145,8 +136,8 @@ def judged(places: Sequence[str], limit: float, jobs: int) -> Generator[Record, 
         while waiting or running:
             while waiting and len(running) < jobs:
                 running.append(_Child(waiting.pop(), limit))
-            ready, _, _ = select.select([child.pipe for child in running], [], [], 1.0)
-            done = [child for child in running if (child.pipe in ready and child.read()) or child.late]
+            ready = wait([child.pipe for child in running], 1.0)
+            done = [child for child in running if child.pipe in ready or child.late]
             for child in done:
                 running.remove(child)
                 yield child.end()

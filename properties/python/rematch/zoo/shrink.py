@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 VOCAB, WIDTH, HEADS, HEAD, INNER, LAYERS = 64, 32, 2, 16, 64, 2
@@ -72,8 +72,7 @@ class Shrinker:
         takes = set(inspect.signature(base.__init__).parameters) | set(getattr(base, "sub_configs", {}))
         takes |= {k for k in _TAPS if k in known}
         aliases = getattr(base, "attribute_map", {})
-        layers = next((known[n] for n in ("num_hidden_layers", "n_layer", "num_layers") if n in known), None)
-        chosen = self._layers(known, layers)
+        chosen = self._layers(known)
         new: dict[str, Any] = {}
         for name, value in known.items():
             place = f"{path}.{name}" if path else name
@@ -92,8 +91,9 @@ class Shrinker:
         kept = {k: v for k, v in known.items() if k in takes and k not in aliases and k not in stale}
         return base(**(kept | new))
 
-    def _layers(self, known: Mapping[str, Any], layers: Any) -> list[int] | None:
+    def _layers(self, known: Mapping[str, Any]) -> list[int] | None:
         """Which layers stay, where lists say what each is: the first of each kind, two at least."""
+        layers = _first_of(_LAYERS, known)
         if not isinstance(layers, int):
             return None
         lists = [v for v in known.values() if isinstance(v, (list, tuple)) and len(v) == layers > LAYERS]
@@ -124,19 +124,17 @@ class Shrinker:
     def _number(self, name: str, value: int, known: Mapping[str, Any], chosen: list[int] | None) -> int:
         if _TOKEN.search(name):
             return self._id(value)
-        if name == "attention_dropout" or "drop" in name:
-            return value
-        if _KEEPS.search(name):
+        if "drop" in name or _KEEPS.search(name):
             return value
         if name == "window_size":
             # Those of vision towers may be counted in pixels.
             return min(value, 2) if value < IMAGE // 2 else value
-        if chosen is not None and name in ("num_hidden_layers", "n_layer", "num_layers"):
+        if chosen is not None and name in _LAYERS:
             return len(chosen)
         if "key_value" in name or "kv_heads" in name:
-            heads = next((known[n] for n in ("num_attention_heads", "n_head", "num_heads") if n in known), 0)
+            heads = _first_of(("num_attention_heads", "n_head", "num_heads"), known)
             return 1 if isinstance(heads, int) and value < heads else min(value, HEADS)
-        return next((min(value, most) for rule, most in _RULES if re.search(rule, name)), value)
+        return min(value, _most(name, value))
 
     def _id(self, value: int) -> int:
         if value < FIRST_WORD:
@@ -145,7 +143,7 @@ class Shrinker:
 
     def _list(self, name: str, values: Any, known: Mapping[str, Any], chosen: list[int] | None) -> Any:
         kind = type(values)
-        layers = next((known[n] for n in ("num_hidden_layers", "n_layer", "num_layers") if n in known), None)
+        layers = _first_of(_LAYERS, known)
         if chosen is not None and len(values) == layers and layers > LAYERS:
             values = kind(values[index] for index in chosen)
         if not all(isinstance(v, int) and not isinstance(v, bool) for v in values):
@@ -167,12 +165,18 @@ class Shrinker:
         if re.search(r"hidden_sizes|dims?$|channels|widths|filters|embed_dim", name) and max(values) > WIDTH:
             # Other lists of the model may be multiples of this one.
             return kind(v // 4 if v % 4 == 0 else v for v in values)
-        return kind(min(v, most) for v in values for most in [self._most(name, v)])
-
-    def _most(self, name: str, value: int) -> int:
-        return next((most for rule, most in _RULES if re.search(rule, name)), value)
+        return kind(min(v, _most(name, v)) for v in values)
 
 
+def _first_of(names: Sequence[str], known: Mapping[str, Any]) -> Any:
+    return next((known[name] for name in names if name in known), None)
+
+
+def _most(name: str, value: int) -> int:
+    return next((most for rule, most in _RULES if re.search(rule, name)), value)
+
+
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _TAPS = ("out_indices", "backbone_out_indices")
 """Lists of layers whose outputs are taken: as many layers are kept."""
 _STALE = ("transformers_version", "id2label", "label2id")

@@ -6,8 +6,7 @@ import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -18,7 +17,7 @@ from timm.models import _registry
 from rematch.zoo import Built, NotBuilt
 from rematch.zoo.narrow import narrow
 from rematch.zoo.shrink import DROPOUT, HEADS, IMAGE, WIDTH
-from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+from rematch.zoo.trial import Batch, normal, size, trained
 
 CLASSES = 10
 ENOUGH = 1_000_000
@@ -49,43 +48,27 @@ def build(name: str) -> Built:
     """Raises NotBuilt."""
     if name not in _registry._model_to_module:
         raise NotBuilt(f"timm has no model {name}")
-    why, best = "", None
+    best: Built | None = None
+    reasons: list[str] = []
     ways = [(how, factor) for factor in (4, 1) for how in (_smallest, _shallow, _with_dropout)]
     for how, factor in [(_smallest, 1), *ways]:
-        if best is not None and (factor == 1 or _count(best.model) < ENOUGH):
+        if best is not None and (factor == 1 or size(best.model) < ENOUGH):
             break
-        try:
-            with narrow(factor) if factor > 1 else nullcontext():
-                model = _made(name, how).train()
-        except Exception as error:
-            why = why or f"its constructor: {sentence(error)}"
-            continue
-        if _count(model) > MOST_PARAMETERS:
-            why = f"it has {_count(model):,} parameters when it is as small as the rules make it"
-            continue
-        for batch in _batches(model):
-            failure = fails(model, (batch,), {})
-            if not failure:
-                if best is None or _count(model) < _count(best.model):
-                    best = Built(model, (batch,), {}, loss_of)
-                break
-            why = f"no batch was found that it takes: {failure}"
+        for built in trained([partial(_made, name, how, factor)], _batches, reasons):
+            if best is None or size(built.model) < size(best.model):
+                best = built
     if best is None:
-        raise NotBuilt(why)
+        raise NotBuilt(reasons[-1])
     return best
 
 
-def _count(model: Any) -> int:
-    return sum(p.numel() for p in model.parameters())
+def _batches(model: Any) -> Iterator[Batch]:
+    channels, *_, most = model.default_cfg.get("input_size", (3, 224, 224))
+    for extent in (IMAGE, 96, most):
+        yield (normal(2, channels, extent, extent),), {}
 
 
-def _batches(model: Any) -> Iterator[torch.Tensor]:
-    size = model.default_cfg.get("input_size", (3, 224, 224))
-    for extent in (IMAGE, 96, size[-1]):
-        yield torch.randn(2, size[0], extent, extent, generator=torch.Generator().manual_seed(2))
-
-
-def _made(name: str, how: Any) -> Any:
+def _made(name: str, how: Any, factor: int) -> Any:
     """Calls what makes the model; the arguments that it hands to the class are changed on the way."""
     module = import_module(f"timm.models.{_registry._model_to_module[name]}")
     make = module.build_model_with_cfg
@@ -97,7 +80,8 @@ def _made(name: str, how: Any) -> Any:
     module.build_model_with_cfg = smaller
     try:
         torch.manual_seed(0)
-        return timm.create_model(name, pretrained=False, num_classes=CLASSES)
+        with narrow(factor):
+            return timm.create_model(name, pretrained=False, num_classes=CLASSES)
     finally:
         module.build_model_with_cfg = make
 

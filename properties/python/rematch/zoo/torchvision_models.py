@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
-from contextlib import nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ import torchvision
 from rematch.zoo import Built, NotBuilt
 from rematch.zoo.narrow import narrow
 from rematch.zoo.shrink import DROPOUT, IMAGE
-from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+from rematch.zoo.trial import first, normal
 
 CLASSES = 7
 """Four times as many are no multiple of the factors below, by which numbers of channels are divided."""
@@ -44,24 +43,15 @@ def build(name: str) -> Built:
     """Raises NotBuilt."""
     if name not in torchvision.models.list_models():
         raise NotBuilt(f"torchvision has no model {name}")
-    why = ""
-    for factor in (1,) if _home(name) in _WHOLE else (8, 4, 1):
-        try:
-            with narrow(factor) if factor > 1 else nullcontext():
-                model = _model(name).train()
-        except Exception as error:
-            why = why or f"its constructor: {sentence(error)}"
-            continue
-        count = sum(p.numel() for p in model.parameters())
-        if count > MOST_PARAMETERS:
-            why = why or f"it has {count:,} parameters"
-            continue
-        for args in _batches(name):
-            failure = fails(model, args, {})
-            if not failure:
-                return Built(model, args, {}, loss_of)
-            why = why or f"no batch was found that it takes: {failure}"
-    raise NotBuilt(why)
+    factors = (1,) if _home(name) in _WHOLE else (8, 4, 1)
+    return first(
+        [partial(_narrow, name, factor) for factor in factors], lambda model: ((b, {}) for b in _batches(name))
+    )
+
+
+def _narrow(name: str, factor: int) -> Any:
+    with narrow(factor):
+        return _model(name)
 
 
 def _model(name: str) -> Any:
@@ -97,9 +87,6 @@ def _model(name: str) -> Any:
 
 
 def _batches(name: str) -> Iterator[tuple[Any, ...]]:
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=torch.Generator().manual_seed(2))
-
     home = _home(name)
     if home.startswith("detection"):
         target: dict[str, Any] = {"boxes": torch.tensor([[4.0, 4.0, 40.0, 40.0]]), "labels": torch.tensor([1])}

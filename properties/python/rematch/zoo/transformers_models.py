@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import torch
 import transformers
 from transformers.models.auto import configuration_auto, modeling_auto
 
 from rematch.zoo import Built, NotBuilt
 from rematch.zoo.batches import batches
-from rematch.zoo.exceptions import OVER
 from rematch.zoo.shrink import Shrinker
-from rematch.zoo.trial import MOST_PARAMETERS, fails, loss_of, sentence
+from rematch.zoo.trial import first, seeded, sentence
 
 _TASKS = (
     "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ", "MASKED_LM",
@@ -22,6 +20,23 @@ _TASKS = (
     "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION", "PRETRAINING",
 )  # fmt: skip
 """Of the models of a configuration the one for the first of these tasks is built, otherwise the bare model."""
+
+_OVER: dict[str, dict[str, Any]] = {
+    "BridgeTowerModel": {"text_config.num_attention_heads": 2, "vision_config.hidden_size": 128, "hidden_size": 64},
+    "CodeGenForCausalLM": {"n_head": 4, "n_embd": 64, "rotary_dim": 8},
+    "DiffLlamaForCausalLM": {"attention_dropout": 0.0},
+    "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
+    "Lfm2MoeForCausalLM": {"layer_types": ["conv", "full_attention"]},
+    "Mamba2ForCausalLM": {"num_heads": 4},
+    "ReformerModelWithLMHead": {"is_decoder": True},
+    "TimmWrapperForImageClassification": {"architecture": "test_resnet"},
+    "TimmWrapperModel": {"architecture": "test_resnet"},
+    "Wav2Vec2BertForCTC": {"vocab_size": 64},
+    "Wav2Vec2ConformerForCTC": {"vocab_size": 64},
+    "XmodForCausalLM": {"default_language": "en_XX"},
+}
+"""Fields that the rules of shrink.py do not get right, by class of model: heads would have size 0, a rotary embedding
+would be larger than a head, a switch has another name, and so on."""
 
 
 @cache
@@ -31,8 +46,6 @@ def names() -> list[str]:
     for kind in configuration_auto.CONFIG_MAPPING_NAMES:
         for task in (*_TASKS, ""):
             table = f"MODEL_FOR_{task}_MAPPING_NAMES" if task else "MODEL_MAPPING_NAMES"
-            if task == "PRETRAINING":
-                table = "MODEL_FOR_PRETRAINING_MAPPING_NAMES"
             name = getattr(modeling_auto, table, {}).get(kind)
             if name:
                 found.setdefault(name if isinstance(name, str) else name[0], kind)
@@ -52,39 +65,19 @@ def build(name: str) -> Built:
     kind = getattr(transformers, name, None)
     if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
         raise NotBuilt(f"transformers has no model {name}")
-    model = _model(kind, name).train()
-    reasons: list[str] = []
-    for kwargs in batches(model):
-        why = fails(model, (), kwargs)
-        if not why:
-            torch.manual_seed(0)
-            return Built(model, (), kwargs, loss_of)
-        reasons.append(why)
-    raise NotBuilt(f"no batch was found that it takes: {reasons[0] if reasons else 'its inputs are not known'}")
+    return first([lambda: _model(kind, name)], lambda model: (((), kwargs) for kwargs in batches(model)))
 
 
 def _model(kind: Any, name: str) -> Any:
     try:
-        config = Shrinker(OVER.get(name)).shrunk(kind.config_class())
+        config = Shrinker(_OVER.get(name)).shrunk(kind.config_class())
     except Exception as error:
         raise NotBuilt(f"its configuration: {sentence(error)}") from error
     for part in _configs(config):
         if hasattr(part, "use_cache"):
             # Checkpointing turns it off, and a training step has no use for it.
             part.use_cache = False
-    try:
-        with torch.device("meta"):
-            count = sum(p.numel() for p in kind(config).parameters())
-    except Exception:
-        # Not every model can be made without its numbers.
-        count = 0
-    if count > MOST_PARAMETERS:
-        raise NotBuilt(f"it has {count:,} parameters when it is as small as the rules make it")
-    torch.manual_seed(0)
-    try:
-        return kind(config)
-    except Exception as error:
-        raise NotBuilt(f"its constructor: {sentence(error)}") from error
+    return seeded(lambda: kind(config))
 
 
 def _configs(config: Any) -> Iterator[Any]:

@@ -1,13 +1,85 @@
-"""Whether a model can be trained with a batch."""
+"""Models that can be trained with a batch, of several ways to make one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
+
+from rematch.zoo import Built, NotBuilt
 
 MOST_PARAMETERS = 20_000_000
+Batch = tuple[Sequence[Any], Mapping[str, Any]]
+
+
+def first(ways: Iterable[Callable[[], Any]], batches: Callable[[Any], Iterable[Batch]]) -> Built:
+    """The first model of trained(). Raises NotBuilt with the first reason where there is none."""
+    reasons: list[str] = []
+    for built in trained(ways, batches, reasons):
+        return built
+    raise NotBuilt(reasons[0])
+
+
+def trained(
+    ways: Iterable[Callable[[], Any]], batches: Callable[[Any], Iterable[Batch]], reasons: list[str]
+) -> Iterator[Built]:
+    """The models that are made in these ways, each with the first batch by which it trains. `reasons` gets why
+    others are none."""
+    for make in ways:
+        try:
+            model = make().train()
+        except NotBuilt as error:
+            reasons.append(str(error))
+            continue
+        except Exception as error:
+            reasons.append(f"its constructor: {sentence(error)}")
+            continue
+        if size(model) > MOST_PARAMETERS:
+            reasons.append(_too_large(model))
+            continue
+        for args, kwargs in batches(model):
+            failure = fails(model, args, kwargs)
+            if not failure:
+                yield Built(model, args, kwargs, loss_of)
+                break
+            reasons.append(f"no batch was found that it takes: {failure}")
+
+
+def seeded(make: Callable[[], Any]) -> Any:
+    """What make() makes, with weights that depend on nothing. Raises NotBuilt before it is made where it is large."""
+    try:
+        with torch.device("meta"):
+            bare = make()
+    except Exception:
+        # Not every model can be made without its numbers.
+        bare = None
+    if bare is not None and size(bare) > MOST_PARAMETERS:
+        raise NotBuilt(_too_large(bare))
+    torch.manual_seed(0)
+    return make()
+
+
+def size(model: Any) -> int:
+    """How many parameters it has."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def _too_large(model: Any) -> str:
+    return f"it has {size(model):,} parameters when it is as small as the rules make it"
+
+
+def normal(*shape: int) -> torch.Tensor:
+    """The same numbers for the same shape."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(2))
+
+
+def is_required(parameter: inspect.Parameter) -> bool:
+    """Whether a call must give it."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
 
 
 def fails(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -37,17 +109,6 @@ def loss_of(out: Any) -> torch.Tensor:
     loss = getattr(out, "loss", None)
     if isinstance(loss, torch.Tensor) and loss.requires_grad:
         return loss.sum()
-    parts = [t.float().square().mean() for t in tensors(out) if t.is_floating_point() and t.requires_grad]
+    tensors = (t for t in tree_leaves(out) if isinstance(t, torch.Tensor))
+    parts = [t.float().square().mean() for t in tensors if t.is_floating_point() and t.requires_grad]
     return torch.stack(parts).sum() if parts else torch.zeros(())
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """All tensors in a structure."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from tensors(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from tensors(part)

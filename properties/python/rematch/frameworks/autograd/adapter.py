@@ -13,8 +13,8 @@ from autograd.extend import vspace
 from autograd.tracer import getval, trace_primitives_map
 
 from rematch.frameworks.autograd.run import AutogradRun
+from rematch.subjects.adapter_layers import where_drawn
 from rematch.subjects.framework import COMMON, SEEN, Framework
-from rematch.subjects.layers import where_drawn
 
 _TABLES = [(table, len(table)) for table in (trace_primitives_map, primitive_vjps)]
 """Where checkpoint() enters every function that it wraps, for good, and what is there before."""

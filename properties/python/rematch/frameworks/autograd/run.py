@@ -9,9 +9,9 @@ from autograd.core import VJPNode
 from autograd.tracer import isbox
 
 from rematch.frameworks.autograd.reached import Arrays, reached
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
-from rematch.subjects.run import Run
 
 
 def _nodes(roots: Iterable[VJPNode], known: set[int]) -> list[VJPNode]:

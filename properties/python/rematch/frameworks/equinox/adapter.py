@@ -15,8 +15,8 @@ from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.base import OnJax
 from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.saved import Step
+from rematch.subjects.adapter_layers import Module
 from rematch.subjects.framework import COMMON, Framework, Pending, Place, Run
-from rematch.subjects.layers import Module
 
 
 class Made:

@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
+from rematch.subjects.adapter_layers import Module, Template, where_drawn
 from rematch.subjects.case import Layer
-from rematch.subjects.layers import Module, Template, where_drawn
 
 SAME_ROUNDING = """\
 import os

@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Var
 
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description, Place
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, hash64
-from rematch.subjects.run import Run
 
 OF_STEPS = frozenset({"saved_bytes", "saved_tensors"})
 """Observables of compiled steps."""

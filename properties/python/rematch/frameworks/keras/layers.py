@@ -7,8 +7,8 @@ from typing import Any
 
 import keras
 
+from rematch.subjects.adapter_layers import Module, where_drawn
 from rematch.subjects.case import Layer
-from rematch.subjects.layers import Module, where_drawn
 from rematch.subjects.library import SHAPES
 
 

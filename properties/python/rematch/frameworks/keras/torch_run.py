@@ -12,9 +12,9 @@ from torch import Tensor
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.watch import Saves
 from rematch.journal.operators import Operator, Operators, Reader
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, value_entry
-from rematch.subjects.run import Run
 
 _UNREAD = "0x0"
 """Stands for hashes that no law compares: recomputed values are not observed."""
@@ -63,6 +63,8 @@ class LayerSaves(Saves):
 class TorchBackendRun(Run):
     """A run whose graphs are those of PyTorch."""
 
+    notes_draws_at_once = True
+
     def __init__(self, framework: Any, request: Request, record: Record) -> None:
         super().__init__(framework, request, record)
         self.names["made"] = self._made
@@ -79,12 +81,6 @@ class TorchBackendRun(Run):
             for index, y in enumerate(outputs):
                 self.record.append_value(self._saves.entry(y, index, op="made"))
         self._saves.layer = None
-
-    def _drew(self, layer: int, operand: Any, output: Any) -> None:
-        # Now, so that none of them is held.
-        super()._drew(layer, operand, output)
-        if self.framework.place is not None:
-            self._note_draws(self.framework.place)
 
     def differentiated(
         self, differentiate: Callable[..., Any], objective: Any, arguments: list[Any], trained: list[int], own: list[Tensor]

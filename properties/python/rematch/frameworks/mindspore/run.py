@@ -10,10 +10,10 @@ from typing import Any
 import mindspore as ms
 from mindspore.common.api import _pynative_executor
 
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, value_entry
-from rematch.subjects.run import Run
 
 OBSERVED = frozenset({"saved_bytes", "saved_tensors"})
 

@@ -13,9 +13,9 @@ import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
 from rematch.frameworks.mlx.promises import PROMISES
+from rematch.subjects.adapter_layers import Module, where_drawn
 from rematch.subjects.case import Layer
 from rematch.subjects.framework import COMMON, SEEN, Framework
-from rematch.subjects.layers import Module, where_drawn
 from rematch.subjects.library import Library
 
 

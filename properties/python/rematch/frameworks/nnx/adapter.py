@@ -16,8 +16,8 @@ from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kin
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.jax.saved import Step
 from rematch.frameworks.nnx.promises import PROMISES
+from rematch.subjects.adapter_layers import Module
 from rematch.subjects.framework import COMMON, Framework, Run
-from rematch.subjects.layers import Module
 
 
 def parameters_of(m: Any) -> Any:

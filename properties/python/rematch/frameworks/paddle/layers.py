@@ -11,8 +11,8 @@ import paddle
 import paddle.nn as nn
 from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 
+from rematch.subjects.adapter_layers import modules_of
 from rematch.subjects.case import Layer
-from rematch.subjects.layers import modules_of
 from rematch.subjects.library import Library
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rematch.frameworks.pytorch.layers import Dense
-from rematch.subjects.layers import extents, sample, written
+from rematch.subjects.adapter_layers import extents, sample, written
 from rematch.subjects.protocol import Request, Unsupported
 
 _NAMES = {"torch": torch, "nn": nn, "F": F}

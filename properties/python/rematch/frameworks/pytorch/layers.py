@@ -26,8 +26,8 @@ from rematch.frameworks.pytorch.functions import (
     spectral_norm,
     stochastic_depth,
 )
+from rematch.subjects.adapter_layers import OUTPUTS, Template
 from rematch.subjects.case import Layer
-from rematch.subjects.layers import OUTPUTS, Template
 from rematch.subjects.protocol import Unsupported
 
 FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)

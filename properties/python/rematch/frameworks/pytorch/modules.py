@@ -5,7 +5,7 @@ draw, keep state, look at the mode that they run in, or change something in pass
 from __future__ import annotations
 
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.subjects.layers import modules_of
+from rematch.subjects.adapter_layers import modules_of
 
 
 def layers_of(table: str, setup: str) -> tuple[CustomLayer, ...]:

@@ -17,8 +17,8 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
+from rematch.subjects.adapter_layers import OUTPUTS
 from rematch.subjects.arrays import bits_of
-from rematch.subjects.layers import OUTPUTS
 from rematch.subjects.records import Record, hash64, value_entry
 
 

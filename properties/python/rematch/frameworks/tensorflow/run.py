@@ -24,10 +24,10 @@ from rematch.frameworks.tensorflow.saved import (
     results_of,
     united,
 )
+from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description, Place
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
-from rematch.subjects.run import Run
 
 OF_FORWARDS = frozenset({"saved_bytes", "released_bytes", "held_bytes"})
 """What is observed where a forward is compiled."""
@@ -42,6 +42,7 @@ def _value_of(t: Any) -> Any:
 class EagerRun(Run):
     """A run op by op."""
 
+    notes_draws_at_once = True
     _frozen = False
 
     def __init__(self, framework: Description, request: Request, record: Record) -> None:
@@ -105,12 +106,6 @@ class EagerRun(Run):
     def let_go(self) -> None:
         # A layer may have failed.
         op_callbacks.clear_op_callbacks()
-
-    def _drew(self, layer: int, operand: Any, output: Any) -> None:
-        # Now, so that none of them is held.
-        super()._drew(layer, operand, output)
-        if self.framework.place is not None:
-            self._note_draws(self.framework.place)
 
     def _is_first(self) -> bool:
         """Whether the forward that runs, or is differentiated, is to show what layers save."""
@@ -247,4 +242,5 @@ class OneCallRun(EagerRun):
 class TracedRun(OneCallRun):
     """A run whose forward is compiled: what its layers do is not seen."""
 
-    _enter, _drew = Run._enter, Run._drew
+    notes_draws_at_once = False
+    _enter = Run._enter

@@ -33,7 +33,7 @@ from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers
 )
 from rematch.frameworks.pytorch.contract.differences import changed
 from rematch.frameworks.pytorch.contract.rules import RULES
-from rematch.subjects.promises import Form, Promise, named, script
+from rematch.subjects.promises import Promise, named, script
 
 __all__ = ["PROMISES", "broken", "script_of"]
 
@@ -70,7 +70,8 @@ def script_of(finding):
     if isinstance(function, partial):
         function, arguments = function.func, "".join(f", {a!r}" for a in function.args)
     call = f"partial({function.__name__}{arguments})" if arguments else function.__name__
-    form = Form(
+    return script(
+        finding,
         label=f"torch {record.RELEASE}",
         attempt=f"{promise.attempt()[0]!r}, facts_of({call})",
         same="expected == got",
@@ -78,4 +79,3 @@ def script_of(finding):
         uses=[function, probing.facts_of],
         imports="from functools import partial" if arguments else "",
     )
-    return script(finding, form)

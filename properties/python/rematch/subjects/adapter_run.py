@@ -13,7 +13,7 @@ from rematch.subjects.case import Case
 from rematch.subjects.description import Description, Pending, Place
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, hash64
-from rematch.subjects.source import Source, evaluation, parameter_names
+from rematch.subjects.source import Source, evaluation, parameter_names, trained_arguments
 from rematch.subjects.steps import Steps
 
 
@@ -24,6 +24,9 @@ def _compiled(source: str) -> CodeType:
 
 class Run(Steps):
     """One run of a case, whose model is source code."""
+
+    notes_draws_at_once = False
+    """Draws are noted where they are made: a later layer may write to the output, or it is not to be held."""
 
     def __init__(self, framework: Description, request: Request, record: Record) -> None:
         super().__init__(request, record)
@@ -80,11 +83,8 @@ class Run(Steps):
 
     @property
     def trained(self) -> list[int]:
-        """The arguments of the objective to differentiate by: 0 is the input, 1 the first
-        parameter."""
-        request = self.request
-        trained = [0] if request.case.protocol.input_requires_grad else []
-        return trained + [i + 1 for i, p in enumerate(request.model.parameters) if not p.frozen]
+        """The arguments of the objective to differentiate by."""
+        return trained_arguments(self.request.case, self.request.model)
 
     def objective(self, target: Any, extras: Sequence[Any], *arguments: Any) -> Any:
         """The loss of a forward, and its outputs."""
@@ -135,10 +135,11 @@ class Run(Steps):
         self.parameters[index] = self._to_framework(index)
 
     def forward(self, step: int, microbatch: int) -> Pending:
-        framework, arrays, where = self.framework, self.request.arrays, {"step": step, "microbatch": microbatch}
+        framework, arrays = self.framework, self.request.arrays
         at = step * self.protocol.microbatches + microbatch
-        framework.place = Place(step, microbatch, [0] * len(self.request.case.layers))
-        pending = framework.forward(self, arrays.inputs[at], arrays.targets[at], framework.place)
+        framework.place = place = Place(step, microbatch, [0] * len(self.request.case.layers))
+        where = place.where
+        pending = framework.forward(self, arrays.inputs[at], arrays.targets[at], place)
         for index, output in enumerate(pending.outputs):
             flag = framework.requires_grad(output)
             self.note("output", framework.numpy(output), index=index, requires_grad=flag, **where)
@@ -147,8 +148,7 @@ class Run(Steps):
         return pending
 
     def backward(self, pending: Pending) -> None:
-        place = pending.place
-        where = {"step": place.step, "microbatch": place.microbatch}
+        place, where = pending.place, pending.place.where
         self.framework.place = place
         gradient = self.framework.backward(self, pending)
         self.note_random_state("after_backward", **where)
@@ -172,7 +172,6 @@ class Run(Steps):
         return self._state(info.layer, info.role)
 
     def _note_draws(self, place: Place) -> None:
-        where = {"step": place.step, "microbatch": place.microbatch}
         for layer, execution, operand, output in place.draws:
             y = self.framework.numpy(output)
             spec = self.request.case.layers[layer]
@@ -181,7 +180,7 @@ class Run(Steps):
             # last bits, which other laws judge, and tell any two draws apart.
             noise = np.round(y - self.framework.numpy(operand), 3) + 0
             drawn = y != 0 if spec.kind == "dropout" else noise
-            more = {"execution": execution, "stream": spec.stream, **where}
+            more = {"execution": execution, "stream": spec.stream, **place.where}
             self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
         place.draws.clear()
 
@@ -217,13 +216,15 @@ class Run(Steps):
     def _enter(self, layer: int) -> None:
         place = self.framework.place
         if place is not None:
-            self.record.ran(layer, place.executions[layer], step=place.step, microbatch=place.microbatch)
+            self.record.ran(layer, place.executions[layer], **place.where)
             place.executions[layer] += 1
 
     def _drew(self, layer: int, operand: Any, output: Any) -> None:
         place = self.framework.place
         if place is not None:
             place.draws.append((layer, place.executions[layer] - 1, operand, output))
+            if self.notes_draws_at_once:
+                self._note_draws(place)
 
 
 def _to_one(parts: Sequence[np.ndarray], is_module: bool) -> np.ndarray:
