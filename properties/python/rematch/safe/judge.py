@@ -46,8 +46,8 @@ def judge(
     non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
     "buffer *running*". `loss`: makes a scalar of what the target returns; otherwise a weighted sum of
     all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or
-    False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and is left before the backward, as
-    that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
+    False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and
+    is left before the backward, as that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
     torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds. `progress`: on
     standard error; by itself on a terminal.
 
