@@ -163,6 +163,10 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.offloaded_bytes = trace.offloaded_bytes;
   f.plain_saved_bytes = plain.saved_bytes;
   f.saves_unknown.swap(trace.saves_unknown);
+  f.records_otherwise.assign(c.layers.size(), false);
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    f.records_otherwise[i] = trace.recorded_with[i] != plain.recorded_with[i];
+  }
   f.saves_known = !facts.saves_unknown && !trace.facts_unknown;
   f.bytes_known = !facts.bytes_unknown;
   f.measured = facts.measured;

@@ -46,6 +46,9 @@ struct Forecast {
   bool saves_known = true;
   /// By layer: whether it is such a layer.
   std::vector<bool> saves_unknown;
+  /// By layer: whether other operands or parameters of it require grad under the plan than in the
+  /// plain run.
+  std::vector<bool> records_otherwise;
   /// false: how many bytes are saved is not known, whatever else is.
   bool bytes_known = true;
   /// Saved tensors were measured in the plain run, which then shows what the loss saves, too.

@@ -34,19 +34,14 @@ std::optional<Violation> check_saved_within_plain(const Evidence& e) {
   });
 }
 
-/// Whether a layer outside of segments makes what requires grad although it does not in the plain
-/// run, because a reentrant segment before it marks its outputs: then it saves, and there it need
-/// not.
+/// Whether operands of a layer outside of segments require grad although they do not in the plain
+/// run, because a reentrant segment before it marks its outputs: then it may save more than there.
 bool saves_anew(const Evidence& e) {
-  std::vector<bool> outside(e.c.layers.size(), true);
+  std::vector<bool> anew = e.forecast.records_otherwise;
   for (const SegmentSpec& s : segments_of(e.c)) {
-    std::fill(outside.begin() + s.begin, outside.begin() + s.end, false);
+    std::fill(anew.begin() + s.begin, anew.begin() + s.end, false);
   }
-  return std::any_of(e.plain.grad_flags.begin(), e.plain.grad_flags.end(), [&](const GradFlag& g) {
-    const auto layer = static_cast<std::size_t>(g.layer);
-    return outside[layer] && !g.requires_grad &&
-           e.forecast.grad_flags[layer].at(static_cast<std::size_t>(g.output));
-  });
+  return std::find(anew.begin(), anew.end(), true) != anew.end();
 }
 
 // The plain run does not bound what policies keep beside the inputs, nor copies on the host, of

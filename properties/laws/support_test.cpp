@@ -119,7 +119,7 @@ TEST_CASE("the plain run does not bound layers that require grad behind a segmen
   c.plan.segments = {testing::segment(0, 1, Variant::reentrant)};
   const auto judged = [&](std::size_t layer) {
     testing::Synthetic s(c);
-    s.plain.grad_flags[layer].requires_grad = false;
+    s.forecast.records_otherwise[layer] = true;
     s.checkpointed.bytes.front().saved += 1 << 20;
     return s.verdict("saved-within-plain");
   };

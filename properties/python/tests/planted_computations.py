@@ -113,11 +113,14 @@ def switches_prefix(self, x):
     return self.inner(x)
 
 
-@planted("not-checkpointed", gradient_checkpointing=True)
-def only_in_training(self, x):
-    if self.gradient_checkpointing and self.training:
-        return checkpoint(self.inner, x, use_reentrant=False)
-    return self.inner(x)
+def halves():
+    return nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(2))
+
+
+@planted("not-checkpointed", gradient_checkpointing=True, layers=halves)
+def half_of_the_layers(self, x):
+    first, second = self.layers
+    return second(checkpoint(first, x, use_reentrant=False) if self.gradient_checkpointing else first(x))
 
 
 @planted("switch-drops-output", gradient_checkpointing=True)
@@ -125,6 +128,45 @@ def drops_cache(self, x):
     if self.gradient_checkpointing:
         return {"y": checkpoint(self.inner, x, use_reentrant=False)}
     return {"y": self.inner(x), "cache": x.detach() * 2}
+
+
+@planted("switch-adds-output", gradient_checkpointing=True)
+def adds_cache(self, x):
+    if self.gradient_checkpointing:
+        return {"y": checkpoint(self.inner, x, use_reentrant=False), "cache": x.detach() * 2}
+    return {"y": self.inner(x)}
+
+
+@planted("grad-mode")
+def returns_mode(self, x):
+    """What is returned beside tensors is compared, too."""
+    return self.inner(x).tanh(), {"grad": torch.is_grad_enabled()}
+
+
+@planted("transform-within")
+def differentiates_by_transform(self, x):
+    return self.inner(x).tanh() * torch.func.grad(lambda y: y.sin().sum())(x)
+
+
+@planted("swallows-early-stop")
+def catches_all(self, x):
+    try:
+        return self.inner(x.exp()).tanh()
+    except Exception:
+        return self.inner(x.exp()).sigmoid().tanh()
+
+
+@planted("hook-of-parameter", lambda: given(torch.randn(3, 4).requires_grad_()))
+def clips_each_gradient():
+    layer = nn.Linear(4, 4)
+    layer.weight.register_hook(lambda gradient: gradient / (1 + gradient.norm()))
+
+    def model(x):
+        for _ in range(2):
+            x = checkpoint(lambda y: layer(y).tanh(), x, use_reentrant=True)
+        return x
+
+    return model
 
 
 class Tagged(torch.Tensor):

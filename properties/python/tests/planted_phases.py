@@ -194,3 +194,29 @@ def cuts(self, x):
         return self.last(self.inner(x))
     x = checkpoint(self.inner, x.detach(), use_reentrant=False)
     return checkpoint(self.last, x.detach(), use_reentrant=False)
+
+
+@planted("changed-by-later-forward", highest=lambda: nn.Buffer(torch.tensor(0.1)))
+def running_maximum(self, x):
+    """Right for one forward, whose recomputation finds the maximum that it left."""
+    with torch.no_grad():
+        self.highest.copy_(torch.maximum(self.highest, x.abs().max()))
+    return (self.inner(x) / self.highest.clone()).tanh()
+
+
+@planted("left-by-earlier-forward", last=lambda: nn.Buffer(torch.zeros(())))
+def notes_its_mean(self, x):
+    y = self.inner(x).tanh()
+    self.last.copy_(y.detach().mean())
+    return y.exp()
+
+
+@planted("returned-then-changed")
+def returns_what_it_collects(self, x):
+    past = []
+
+    def block(y):
+        past.append(y.detach())
+        return self.inner(y).tanh()
+
+    return checkpoint(block, x, use_reentrant=False), past

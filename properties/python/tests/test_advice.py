@@ -33,6 +33,7 @@ NO_ROW = {
     "mode-changed": "it advises what to do after the backward",
     "names-changed": "it advises to change the switch, as the next ones do",
     "switch-changes-more": "the switch",
+    "switch-adds-output": "the switch",
     "switch-cuts-graph": "the switch",
     "not-checkpointed": "the switch",
     "switch-makes-leaf": "the switch",
@@ -245,6 +246,28 @@ def strided(layer, x):
     return checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
 
 
+def maximum_outside(self, x):
+    self.highest = max(self.highest, float(x.abs().max()))
+    return checkpoint(lambda y, highest: (self.inner(y) / highest).tanh(), x, self.highest)
+
+
+def collects_outside(self, x):
+    return checkpoint(lambda y: self.inner(y).tanh(), x), [x.detach()]
+
+
+def catches_what_it_expects(self, x):
+    try:
+        return self.inner(x.exp()).tanh()
+    except KeyError:
+        return self.inner(x.exp()).sigmoid().tanh()
+
+
+def clips_once():
+    layer = nn.Linear(4, 4)
+    layer.weight.register_hook(lambda gradient: gradient / (1 + gradient.norm()))
+    return lambda x: checkpoint(lambda y: layer(y).tanh(), checkpoint(lambda y: layer(y).tanh(), x))
+
+
 SAFE_AS_PLANTED = {"embedding", "ReturnsDetached", "force", "TakesDict", "ReturnsDict"}
 SAFE_AS_PLANTED |= {"auxiliary_loss", "AsksGradMode", "fast_path"}
 """Without the reentrant variant, which is what is advised."""
@@ -294,6 +317,12 @@ FOLLOWED = {
     "changed-in-backward": ReadsBefore,
     "changed-before-backward": sound_outside.calls_within_region,
     "hooks-change-values": HalvesNothing,
+    "changed-by-later-forward": maker(maximum_outside, None, highest=0.1),
+    "left-by-earlier-forward": lambda: Returns(lambda m, given, new: setattr(m, "noted", new)),
+    "returned-then-changed": maker(collects_outside, None),
+    "transform-within": computations.differentiates_by_transform,
+    "swallows-early-stop": maker(catches_what_it_expects, None),
+    "hook-of-parameter": clips_once,
     "does-not-end": maker(lambda self, x: (self.inner(x), self.inner.weight.clone()), None),
 }
 """By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed."""
@@ -301,6 +330,7 @@ OPTIONS = {
     **{cause: {"variants": "non_reentrant"} for cause, make in PLANTED if make.__name__ in SAFE_AS_PLANTED},
     **dict.fromkeys(GUARDED, {"context_fn": lambda: (contextlib.nullcontext(), Recomputing())}),
     "graph-shared": {"own": True},
+    "transform-within": {"variants": "reentrant"},
 }
 ARGUMENTS = {
     "subclass": INPUTS["Multiplies"],

@@ -47,7 +47,7 @@ def test_a_whole_model_is_judged_by_its_switch_and_one_block_of_each_kind():
     model = Stack()
     verdict = judge_model(model, X)
     assert verdict.safe and verdict.switch == "the attribute gradient_checkpointing"
-    assert [block.names for block in verdict.blocks] == [["first.0", "first.1", "second.0", "second.1"]]
+    assert [block.names for block in verdict.blocks] == [["first.0", "first.1"]]
     remarks = [finding.about for finding in verdict.findings if finding.cause.name == "not-checkpointed"]
     assert remarks == ["second.0, second.1"]
     assert model.gradient_checkpointing is False
@@ -168,7 +168,10 @@ def test_a_switch_is_judged_also_where_it_does_not_reach_checkpoint():
 @pytest.mark.parametrize(
     ("options", "headline"),
     [
-        ({"switch": "no_such_flag"}, "Sequential was not judged"),
+        (
+            {"switch": "no_such_flag"},
+            "Sequential was not judged: the attribute no_such_flag was turned on, and no region was checkpointed",
+        ),
         ({}, "The blocks of Sequential are safe to checkpoint as far as they were tried"),
     ],
 )

@@ -29,7 +29,7 @@ from rematch.safe.parts import storages, strided_parts
 from rematch.safe.restore import content_of
 from rematch.safe.run import GRADIENT, Seen, Target, named_arguments, random_leaves, run
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, CLOSURE, GENERATOR, TAG, Leaf, State
+from rematch.safe.state import ARGUMENT, CLASS, CLOSURE, ENVIRONMENT, GENERATOR, GLOBAL, TAG, Leaf, State
 from rematch.safe.values import Identity
 
 CALLER = "caller"
@@ -377,7 +377,9 @@ def watch(
             # Early stop may end a recomputation before the operator that shows where it leaves the way.
             whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
             if evidence.error or not whole.error:
-                evidence.stopped = frozenset(changed - whole.changed_again())
+                process = [c.name for c in differences if c.kind in (GLOBAL, ENVIRONMENT, CLASS)]
+                same = {n for n in process if not changes(_only(n, plain.values), _only(n, whole.seen.values))}
+                evidence.stopped = frozenset(changed - whole.changed_again() | same)
             if evidence.fork is None and whole.fork is not None:
                 whole.seen, whole.stopped = evidence.seen, evidence.stopped
                 evidence = whole

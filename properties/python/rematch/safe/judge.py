@@ -9,7 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from rematch.safe.judging import Judge
 from rematch.safe.run import Target
@@ -47,13 +48,13 @@ def judge(
     "buffer *running*". `loss`: makes a scalar of what the target returns; otherwise a weighted sum of
     all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or
     False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and
-    is left before the backward, as that of a caller is. `own`: only what the target checkpoints inside is judged. `compile`: a backend of
-    torch.compile(), such as "aot_eager", with which a training step is tried, too; it takes seconds. `progress`: on
-    standard error; by itself on a terminal.
+    is left before the backward, as that of a caller is. `own`: only what the target checkpoints inside is
+    judged. `compile`: a backend of torch.compile(), such as "aot_eager", with which a training step is
+    tried, too; it takes seconds. `progress`: on standard error; by itself on a terminal.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
-    Raises RuntimeError where the plain run fails or does not repeat itself, TypeError for a target
+    Raises RuntimeError where the plain run fails, does not repeat itself or cannot be undone, TypeError for a target
     that is no function, ValueError for an unknown variant.
     """
     chosen = _variants(variants, context_fn, options)
@@ -61,6 +62,9 @@ def judge(
         raise TypeError(f"judge() expects a module or a function, got {type(target).__name__}")
     if make is None and isinstance(target, torch.jit.ScriptFunction):
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
+    if make is None and isinstance(target, nn.Module) and any(map(is_lazy, target.parameters())):
+        # A forward would exchange the class of the module, which cannot be put back.
+        raise RuntimeError("the first forward gives parameters their shapes: run one before, or hand over make=")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         subject = Target(target, args, kwargs or {}, make, loss, switch, within)

@@ -34,6 +34,7 @@ from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENA
 from rematch.safe.state import ATTRIBUTE, RETURNED
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape
+from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
 
 MORE_SEEDS = 8
@@ -295,9 +296,8 @@ class Judge:
             if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
                 self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
                 continue
-            one_sided = [c for c in found if c.kind in (OUTPUT, RETURNED) and (c.after is None or c.before is None)]
-            dropped = one_sided if self._target.switch is not None else []
-            for change in [c for c in dropped if c.kind == OUTPUT][:1]:
+            dropped = [c for c in found if self._target.switch is not None and _is_one_sided(c)]
+            for change in [c for c in dropped if c.kind == OUTPUT and not isinstance(c.before, Extent)][:1]:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
@@ -433,6 +433,9 @@ class Judge:
             owners = states
             if vague.cause is SIDE_OUTPUT:
                 owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
+            elif all(scenario.steps > 1 for _, scenario in vague.shown):
+                # What a second step computes follows from what the first left.
+                owners = [f for f in findings if f is not vague and not f.remark]
             owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
             if owner is not None:
                 owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
@@ -486,6 +489,12 @@ class Judge:
             )
         if number == count - 1 and passed > _PROGRESS_AFTER and self._progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _is_one_sided(change: Change) -> bool:
+    """Whether something is returned in one of two runs alone, or a container of such."""
+    one = change.before is None or change.after is None or isinstance(change.before, Extent)
+    return one and change.kind in (OUTPUT, RETURNED)
 
 
 def _signature(variant: Variant, found: Sequence[Change]) -> tuple[str, ...]:

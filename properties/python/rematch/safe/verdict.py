@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rematch.safe.causes import COMPUTED, Cause
-from rematch.safe.causes.states import unnumbered
+from rematch.safe.causes.computations import NO_INPUT
+from rematch.safe.causes.states import OVERTAKEN, unnumbered
 from rematch.safe.compare import Change
-from rematch.safe.scenarios import Scenario, Variant
+from rematch.safe.scenarios import BEHIND_FROZEN, Scenario, Variant
 
 UNSEEN = (
     "what another device does: kernels and random states of a GPU differ from those of the CPU",
     "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
+    "what no trial reaches: a branch that a counter, a value or chance decides",
     "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
 )
 """What no run of judge() sees."""
@@ -81,10 +83,17 @@ class Finding:
 
     @property
     def only_with(self) -> str:
-        """The selective policies or other uses without which it does not show; empty where it shows without one. A
-        state that one forward alone leaves right, and that nothing computes with, is wrong in that use alone."""
-        texts = [s.excuse or (s.name if s.forwards > 1 and not self.computed else "") for _, s in self.shown]
+        """The selective policies or other uses without which it does not show; empty where it shows without one."""
+        texts = [self._excuse(variant, scenario) for variant, scenario in self.shown]
         return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
+
+    def _excuse(self, variant: Variant, scenario: Scenario) -> str:
+        if scenario.forwards > 1 and not (self.computed and self.cause is OVERTAKEN):
+            # One forward and its backward are right.
+            return scenario.name
+        if variant.own and scenario.frozen and self.cause is NO_INPUT:
+            return BEHIND_FROZEN.documented
+        return scenario.excuse
 
     def text(self) -> str:
         """A paragraph."""
@@ -175,7 +184,8 @@ class Verdict:
             return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{but}"
         if not self.findings:
             return f"{self.name} was not judged: nothing could be tried"
-        causes = ", ".join(dict.fromkeys(finding.cause.name for finding in self.findings))
+        wrong = [finding for finding in self.findings if not (finding.remark or finding.only_with)]
+        causes = ", ".join(dict.fromkeys(finding.cause.name for finding in wrong))
         return f"{self.name} is not safe to checkpoint ({causes})"
 
     def report(self) -> str:

@@ -146,7 +146,13 @@ class Saves(Watch):
     def _pack(self, t: Tensor) -> Kept:
         # A node that kept its own result would hold itself.
         with _unseen():
+            if t.dtype is torch.uint8 and t.shape == _RANDOM_STATE:
+                # The graph of a compiled function keeps random states among its tensors, checkpoint() beside them.
+                self._memory.belongs_to_model([t])
             return self._memory.keep(t, t.detach())
+
+
+_RANDOM_STATE = torch.Generator().get_state().shape
 
 
 def _results_of(func: Any, result: Any) -> Sequence[Any]:
@@ -158,6 +164,7 @@ def _results_of(func: Any, result: Any) -> Sequence[Any]:
 
 _RNN = torch.ops.aten.mkldnn_rnn_layer.default
 _CAST = torch.ops.aten._to_copy.default
+_CLONE = torch.ops.aten.clone.default
 _RRELU = torch.ops.aten.rrelu_with_noise.default
 _RRELU_TRAINS = 4
 """Position of its argument `training`."""
@@ -356,8 +363,10 @@ class Eye(Saves, Reader):
         for t in _results_of(func, result):
             if not isinstance(t, Tensor):
                 continue
-            # Whether autocast casts or finds a cast in its cache is no matter.
-            if not noted or func is _CAST:
+            # Whether autocast casts or finds a cast in its cache is no matter; nor is a copy, which autograd makes
+            # where an operator in place saves its operand, and a reentrant forward does not.
+            copies = func is _CAST or (func is _CLONE and self._results and place.kind == "custom")
+            if not noted or copies:
                 self._memory.name(t)
                 continue
             entry = self._entry(t, self._index_of(place, operator.name, at), operator.name)

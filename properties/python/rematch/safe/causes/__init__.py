@@ -62,7 +62,7 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
         if cause is None or _follows(change, cause, root, evidence):
             continue
         name = states.unnumbered(change.name)
-        if any(d.about and name.startswith(d.about + "[") for d in found.values()):
+        if name not in {d.about for d in found.values()} and states.whole(name) in {d.about for d in found.values()}:
             continue
         old = found.get(cause)
         if old is None:

@@ -218,7 +218,8 @@ TORCH_RANDOM = Cause(
 
 def whole(name: str) -> str:
     """The container of an element, by name."""
-    return re.sub(r"(\[[^\]]*\])+$", "", unnumbered(name))
+    name = re.sub(r"^what (.*) holds$", r"\1", unnumbered(name))
+    return re.sub(r"(\[[^\]]*\])+$", "", name)
 
 
 def unnumbered(name: str) -> str:
@@ -308,8 +309,9 @@ def _shrunk(change: Change) -> bool:
 
 def _taken(change: Change, evidence: Evidence) -> bool:
     """Whether the forward itself takes elements out of a container."""
-    own = [c for c in evidence.written if c.name == change.name]
-    return any(map(_shrunk, own)) if own else _shrunk(change)
+    if evidence.forward is None:
+        return _shrunk(change)
+    return any(_shrunk(c) for c in evidence.written if c.name == change.name)
 
 
 def _generator(name: str) -> StateRule:
@@ -405,12 +407,12 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
     name = unnumbered(change.name)
     if name in evidence.stopped:
         return EARLY_STOP
+    by = evidence.by(name)
     if evidence.scenario.forwards > 1 and change.kind != GENERATOR and name not in evidence.differ_alone:
-        if evidence.overtaken:
+        if evidence.overtaken and by == FORWARD:
             return OVERTAKEN
         if evidence.fork is None:
             return LEFT_BY_EARLIER
-    by = evidence.by(name)
     if by != FORWARD and change.kind not in _OF_ANY and type(change.before) is not Identity:
         if by == CALLER:
             return BETWEEN
