@@ -281,12 +281,15 @@ _LIKELY_BESIDE = {BUFFER: 1, GRADIENT: 2}
 
 def _suspects(e: Evidence) -> list[Change]:
     """Changed states, those first from which the operator read that made something else."""
-    read = {e.fork.source, *(e.fork.again.sources if e.fork.again is not None else ())} if e.fork is not None else set()
+    source = e.fork.source if e.fork is not None else ""
+    again = e.fork.again.sources if e.fork is not None and e.fork.again is not None else ()
+    # The forward read no gradient where there was none.
+    read = {source, *(name for name in again if name.endswith(".grad"))} - {""}
     changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(_RANDOM)]
     others = [c for c in changed if type(c.before) is Identity]
     if others:
         return others
-    found = [c for c in changed if c.name in read - {""}]
+    found = [c for c in changed if c.name in read]
     if found:
         return found
     if e.fork is not None and e.fork.same_operator and e.fork.source:
