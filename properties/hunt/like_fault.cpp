@@ -14,6 +14,7 @@
 #include "properties/forecast/forecast.h"
 #include "properties/hunt/gather.h"
 #include "properties/layers/layer.h"
+#include "properties/layers/normalised.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
@@ -81,10 +82,26 @@ constexpr double kRounding = 1.0 / (1 << 16);
 /// boundary of it: one of its steps.
 constexpr double kCastRounding = 1.0 / (1 << 7);
 
-bool is_rounding(const Violation& seen) {
+/// How much of a rounding a case may make: groups of one element have no variance, and what comes
+/// through their norm is multiplied by 1 / sqrt(epsilon), although its exact value is zero.
+double rounding_of(const Case& c) {
+  const Geometry g = validate(c);
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    const LayerSpec& l = c.layers[i];
+    const bool in_rows = l.kind == LayerKind::layer_norm;
+    if (!in_rows && l.kind != LayerKind::group_norm) continue;
+    const Shape& x = g.outputs[i].front();
+    const std::int64_t groups = in_rows ? x.elements() / x[x.rank() - 1] : x[0] * l.groups;
+    if (x.elements() == groups) return kRounding / std::sqrt(rounding::kNormEpsilon);
+  }
+  return kRounding;
+}
+
+bool is_rounding(const Violation& seen, const Case& c) {
+  const double rounding = rounding_of(c);
   const auto expected = number(seen.expected);
   const auto got = number(seen.got);
-  const bool is_little = expected && got && std::abs(*got - *expected) < kRounding;
+  const bool is_little = expected && got && std::abs(*got - *expected) < rounding;
   return is_little || (seen.distance && *seen.distance < kRounding);
 }
 
@@ -155,7 +172,7 @@ bool is_like_fault(const Violation& violation, const Case& c, const FeatureSet& 
                    const Fault& fault) {
   thread_local Model model;
   const std::vector<Violation>* violations = model.violations(c, fault);
-  if (violations == nullptr || is_rounding(violation) || sees_more(violation)) return true;
+  if (violations == nullptr || is_rounding(violation, c) || sees_more(violation)) return true;
   // A run that failed says nothing about other laws.
   if (!violations->empty() && find_law(violations->front().law)->judges_failures &&
       !find_law(violation.law)->judges_failures) {

@@ -53,6 +53,22 @@ TEST_CASE("where casts to bfloat16 hide a fault, a difference of one step of it 
   CHECK_FALSE(explained(AutocastSpan::forward, 1.0 / 16));
 }
 
+TEST_CASE("a norm of groups of one element multiplies a rounding, of which the sign says nothing") {
+  const auto is_explained = [](int groups) {
+    const Case c = case_from_json(
+        R"({"format": 1, "seed": 1969604937, "input": [1, 3], "layers": [
+            {"kind": "group_norm", "groups": )" +
+        std::to_string(groups) + R"(}, {"kind": "delayed_scaling"}, {"kind": "layer_norm"}],
+            "plan": {"segments": [{"begin": 1, "end": 2, "variant": "reentrant"}]},
+            "protocol": {"input_requires_grad": true}})");
+    const Violation seen{"input-gradients", "step 0, microbatch 0, gradient of the model input",
+                         "3.05175781e-05 (0x38000000)", "0 (0x00000000)", 0.03125};
+    return is_like_fault(seen, c, features_of(c, validate(c)), *find_fault("S10"));
+  };
+  CHECK(is_explained(3));
+  CHECK_FALSE(is_explained(1));
+}
+
 TEST_CASE("the engine does not tell what becomes of a segment that it never recomputes") {
   const auto explained = [](const std::string& more, const std::string& steps) {
     const Case c = case_from_json(

@@ -34,6 +34,25 @@ def load(place: str) -> Any:
     return found
 
 
+def model_of(what: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The model, positional arguments and keywords that a function returns: a model, (model, batch), (model, args),
+    (model, args, kwargs) or (model, (args, kwargs)). Raises SystemExit with a sentence."""
+    model, *given = made if isinstance(made, tuple) and made else (made,)
+    if len(given) == 1 and isinstance(given[0], tuple) and [type(part) for part in given[0]] == [tuple, dict]:
+        given = [*given[0]]
+    if not given:
+        return model, (), {}
+    args = given[0]
+    if len(given) == 1:
+        if isinstance(args, dict):
+            return model, (), args
+        return model, tuple(args) if isinstance(args, (tuple, list)) else (args,), {}
+    if len(given) == 2 and isinstance(args, (tuple, list)) and isinstance(given[1], dict):
+        return model, tuple(args), given[1]
+    kinds = ", ".join(type(part).__name__ for part in made)
+    raise SystemExit(f"{what}: a model, (model, batch) or (model, args, kwargs) expected, got ({kinds})")
+
+
 def import_lines(place: str) -> str:
     """The lines by which a script imports what load() finds, as `checkpoint`."""
     where, _, name = place.rpartition(":")

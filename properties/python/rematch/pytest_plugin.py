@@ -25,9 +25,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="judge a model with rematch.safe.judge_model(): package.module:function returns it, alone or as (model, "
-        "args, kwargs); transformers:LlamaForCausalLM and names of timm, torchvision and diffusers are built small and "
-        "random",
+        help="judge a model with rematch.safe.judge_model(): package.module:function returns it, alone, with a batch, or "
+        "as (model, args, kwargs); transformers:LlamaForCausalLM and names of timm, torchvision and diffusers are "
+        "built small and random",
+    )
+    group.addoption(
+        "--rematch-switch",
+        metavar="NAME",
+        help="the attribute that turns the own checkpointing of these models on, where it is not found",
     )
 
 
@@ -48,16 +53,12 @@ class _Models(pytest.Collector):
 def _made(what: str) -> tuple[Any, Any, Any, Any]:
     """The model, its arguments and a loss. Raises _Unsafe."""
     from rematch import zoo
-    from rematch.place import load
+    from rematch.place import load, model_of
 
     try:
-        if zoo.knows(what):
-            return zoo.build(what)
-        made = load(what)()
+        return zoo.build(what) if zoo.knows(what) else (*model_of(what, load(what)()), None)
     except (SystemExit, zoo.NotBuilt) as error:
         raise _Unsafe(f"{what}: {error}") from None
-    model, args, kwargs = made if isinstance(made, tuple) else (made, (), {})
-    return model, args, kwargs, None
 
 
 class _Unsafe(Exception):
@@ -73,7 +74,12 @@ class _Model(pytest.Item):
         from rematch.safe import judge_model
 
         model, args, kwargs, loss = _made(self._what)
-        verdict = judge_model(model, *args, kwargs=kwargs, loss=loss)
+        switch = self.config.getoption("--rematch-switch")
+        verdict = judge_model(model, *args, kwargs=kwargs, loss=loss, switch=switch)
+        if verdict.own is None:
+            # Blocks that may be checkpointed are no answer for the model.
+            named = "" if switch or verdict.switch else "; name it: --rematch-switch NAME"
+            raise _Unsafe(f"not judged: {verdict.why_not.partition(';')[0]}{named}\n\n{verdict}")
         if not verdict.safe:
             # The first line is what the summary has room for.
             causes = dict.fromkeys(finding.cause.name for finding in verdict.findings if not finding.remark)

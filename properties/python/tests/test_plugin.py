@@ -3,7 +3,7 @@
 import pytest
 from harness import run_module
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 MODELS = """\
 import torch
@@ -19,6 +19,21 @@ class Model(nn.Module):
 
 def sound():
     return Model(nn.Dropout(0.5)), (torch.ones(3, 4),), {"scale": 2.0}
+
+class Hidden(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block, self.save_memory = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), False
+    def forward(self, x):
+        if self.save_memory:
+            return checkpoint(self.block, x, use_reentrant=False, preserve_rng_state=False)
+        return self.block(x)
+
+def hidden():
+    return Hidden(), torch.ones(3, 4)
+
+def wrong():
+    return Model(), torch.ones(3, 4), 3
 
 def unsound():
     return Model(nn.BatchNorm1d(4)), (torch.randn(3, 4),), {}
@@ -42,6 +57,25 @@ def test_an_unsound_model_fails_with_the_report_and_nothing_of_our_source(tmp_pa
     assert "def runtest" not in done.stdout
     (summary,) = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
     assert "batch-norm" in summary
+
+
+def test_a_model_whose_switch_is_not_found_does_not_pass(tmp_path):
+    done = run(tmp_path, "--rematch-model", "models:hidden")
+    assert done.returncode == 1 and "not judged: no switch was found; name it: --rematch-switch" in done.stdout
+    done = run(tmp_path, "--rematch-model", "models:hidden", "--rematch-switch", "save_memory")
+    assert done.returncode == 1 and "unsafe: rng-not-preserved" in done.stdout, done.stdout
+
+
+def test_what_a_function_returns_is_understood_or_refused_in_a_sentence(tmp_path):
+    from rematch.place import model_of
+
+    x, kwargs = torch.ones(1), {"scale": 2.0}
+    for made in (("m", x), ("m", (x,)), ("m", [x]), ("m", (x,), {}), ("m", ((x,), {}))):
+        assert model_of("f", made) == ("m", (x,), {})
+    assert model_of("f", "m") == ("m", (), {}) and model_of("f", ("m", kwargs)) == ("m", (), kwargs)
+    done = run(tmp_path, "--rematch-model", "models:wrong")
+    assert done.returncode == 1
+    assert "a model, (model, batch) or (model, args, kwargs) expected, got (Model, Tensor, int)" in done.stdout
 
 
 def test_what_cannot_be_loaded_is_told(tmp_path):

@@ -80,6 +80,23 @@ def test_elements_of_any_dtype_are_written_and_read(tmp_path, dtype):
     assert finding.comparison.first.now == pytest.approx(2 * finding.comparison.first.was)
 
 
+@pytest.mark.parametrize(
+    ("cause", "layer"),
+    [
+        ("batch-norm", lambda: nn.BatchNorm1d(3)),
+        ("spectral-norm", lambda: nn.utils.spectral_norm(nn.Linear(3, 3))),
+        (None, lambda: nn.Tanh()),
+    ],
+)
+def test_a_journal_names_the_cause_where_the_forward_wrote_a_state(tmp_path, cause, layer):
+    model = Block(layer())
+    with rematch.record(model, tmp_path / "j"):
+        model(torch.randn(4, 3)).backward()
+    judged = judge_journal(tmp_path / "j")
+    assert [finding["cause"] for finding in judged.to_json()["findings"]] == ([cause] if cause else [])
+    assert cause is None or f"cause: {cause}: " in str(judged)
+
+
 def test_a_journal_says_how_the_run_ended(tmp_path):
     with pytest.raises(KeyError):
         recorded(tmp_path / "j", torch.sin, KeyError("lost"))

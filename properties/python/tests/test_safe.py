@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import queue
 import random
 import time
 from collections import OrderedDict
@@ -282,3 +283,17 @@ def test_a_module_that_cannot_be_put_back_is_made_anew():
     with pytest.raises(RuntimeError, match="rows cannot be put back.*make="):
         judge(make(), X)
     assert not judge(None, X, make=make).safe
+
+
+def test_a_plain_run_that_does_not_end_is_not_tried(monkeypatch):
+    monkeypatch.setattr("rematch.safe.run.PATIENCE", 0.5)
+    layer, waiting = nn.Linear(4, 4), queue.SimpleQueue()
+
+    def made():
+        while not waiting.empty():
+            waiting.get()
+        waiting.put(2.0)
+        return lambda x: layer(x).tanh() * waiting.get()
+
+    verdict = judge(None, torch.randn(3, 4), make=made)
+    assert any(why.startswith("fails without checkpointing, too: DoesNotEnd") for _, why in verdict.not_tried), verdict

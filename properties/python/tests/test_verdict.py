@@ -228,3 +228,19 @@ def test_what_differs_without_the_compiler_is_not_its_fault():
     verdict = judge(schedules(), torch.randn(2, 4), compile="aot_eager", variants="non_reentrant")
     assert causes(verdict) == ["counter"]
     assert "compiled by aot_eager" in [scenario.name for _, scenario in verdict.findings[0].shown]
+
+
+def test_each_variant_is_told_with_the_scenario_that_shows_it():
+    class Takes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.rest = nn.Linear(4, 4), [float(n) for n in range(200)]
+
+        def forward(self, x):
+            y = self.inner(x).tanh()
+            # Early stop comes before this.
+            self.rest.pop()
+            return y
+
+    text = judge(Takes(), torch.randn(3, 4)).report()
+    assert "use_reentrant=True, one training step; use_reentrant=False, early stop off\n" in text, text

@@ -10,6 +10,7 @@ from typing import Any
 
 from rematch.cli import parser_of, refuse
 from rematch.cli.safe import add_module, inputs_of, made
+from rematch.place import model_of
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 EXAMPLE = """\
@@ -48,9 +49,11 @@ def main(arguments: list[str]) -> None:
     inputs, kwargs = inputs_of(parser, given.input)
     model = made(given.what, given.arg)
     if isroutine(model):
-        model = model()
-        if isinstance(model, tuple):
-            model, inputs, kwargs = model
+        try:
+            model, args, keywords = model_of(given.what, model())
+        except SystemExit as error:
+            parser.error(str(error))
+        inputs, kwargs = args or inputs, keywords or kwargs
     if not inputs and not kwargs:
         parser.error("--input is needed, once for each input of the model")
     from rematch.plan import plan_model

@@ -291,17 +291,17 @@ class Judge:
             if seen.endless:
                 self._stop(scenario, variant, seen.error)
                 continue
-            if found and (seen.reentrant or self._target.common is not None) and not seen.error:
-                found = self._beyond_rounding(scenario, variant, seed, found)
-            if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
-                self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
-                continue
             dropped = [c for c in found if self._target.switch is not None and _is_one_sided(c)]
             for change in [c for c in dropped if c.kind == OUTPUT and not isinstance(c.before, Extent)][:1]:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
             found = [c for c in found if c not in dropped]
+            if found and (seen.reentrant or self._target.common is not None) and not seen.error:
+                found = self._beyond_rounding(scenario, variant, seed, found)
+            if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
+                self.verdict.notes.append(f"{scenario.name}: PyTorch raises an error: {found[0].text[:160]}")
+                continue
             if scenario is FIRST and seed == self._seed:
                 self._differs[variant.name] = {change.name for change in found}
             if found and not scenario.compiled:

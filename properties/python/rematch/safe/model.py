@@ -231,20 +231,24 @@ def _refusal(model: nn.Module, switch: Switch | None) -> str:
 def _steps(
     model: nn.Module, args: Any, kwargs: Any, switch: Switch | None, state: State
 ) -> tuple[Calls, list[str], bool]:
-    """What each module is called with, the names of those that checkpoint() got, and whether it was called. What fails
-    with the switch on alone is no failure here: it is judged."""
+    """What each module is called with, with the switch on where it is called then, as caches may be off; the names of
+    those that checkpoint() got, and whether it was called. What fails with the switch on alone is no failure here: it
+    is judged."""
     calls: Calls = {}
+    noted: set[str] = set()
     names = {module: name for name, module in model.named_modules()}
     wrapped = Wrapped(model)
 
     def note(module: nn.Module, args: Any, kwargs: Any) -> None:
         # A hook within a compiled module is compiled, too.
-        if not torch.compiler.is_compiling() and names[module] not in calls:
+        if not torch.compiler.is_compiling() and names[module] not in noted:
+            noted.add(names[module])
             calls[names[module]] = tree_map(_kept, args), tree_map(_kept, kwargs)
 
     try:
         for on, regions in ((False, plain()), (True, told(wrapped))):
             state.restore()
+            noted.clear()
             hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, note, with_kwargs=True)]
             try:
                 if switch is not None:

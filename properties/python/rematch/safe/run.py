@@ -54,8 +54,8 @@ class Target:
         self.common: set[str] | None = None
         """Names of the outputs that are returned with the switch off and on; None: all are."""
         self.copies = Copies()
-        self.slowest = 0.0
-        """Seconds of the slowest plain run."""
+        self.slowest = -1.0
+        """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
         self.unseen: dict[str, str] = {}
         """What no run sees, each with why."""
         self.tape: Tape | None = None
@@ -263,7 +263,7 @@ def run(
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    # Nobody knows how long the first plain run may take.
+    # Nobody knows how long the first plain runs may take.
     known = variant is not None or target.slowest > 0
     patience = stopped_after(max(PATIENCE, TIMES * target.slowest)) if known else nullcontext()
     if why := why_not_stopped():
@@ -301,7 +301,7 @@ def run(
         finally:
             target.process.restore()
     if variant is None:
-        target.slowest = max(target.slowest, time.monotonic() - begin)
+        target.slowest = 0.0 if target.slowest < 0 else max(target.slowest, time.monotonic() - begin)
     target.unseen.update(calls.unseen)
     seen.endless = isinstance(seen.failure, DoesNotEnd) or regions.AGAIN in seen.error
     seen.regions, seen.reentrant = calls.count, calls.reentrant

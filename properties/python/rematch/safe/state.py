@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import random
@@ -10,7 +9,7 @@ import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -72,8 +71,7 @@ class Leaf:
     owner: str = ""
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(NamedTuple):
     name: str
     kind: str
     value: Any
@@ -91,6 +89,8 @@ class State:
     def __init__(self, roots: Mapping[str, Any]) -> None:
         self.roots = dict(roots)
         self._of_code: dict[types.CodeType, tuple[str, ...]] = {}
+        self._of_package: dict[types.CodeType, tuple[str, ...]] = {}
+        self._of_kind: dict[type, tuple[int, list[str]]] = {}
         self._classes: set[type] = set()
         self._visited: set[type] = set()
         self.beside: dict[str, Any] = {}
@@ -190,7 +190,7 @@ class State:
                 # one function like that of another.
                 if beside or is_state(first[node.name]):
                     others = (f"{node.name} ({n})" for n in itertools.count(2))
-                    node = dataclasses.replace(node, name=next(name for name in others if name not in first))
+                    node = node._replace(name=next(name for name in others if name not in first))
                 first[node.name] = value
             yield node
             kind = type(value)
@@ -211,15 +211,15 @@ class State:
         elif isinstance(value, types.FunctionType):
             yield from self._of_function(node, value)
         elif isinstance(value, types.MethodType):
-            yield dataclasses.replace(node, value=value.__self__)
-            yield dataclasses.replace(node, value=value.__func__)
+            yield node._replace(value=value.__self__)
+            yield node._replace(value=value.__func__)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args):
-                yield dataclasses.replace(node, value=part)
+                yield node._replace(value=part)
             for key, part in value.keywords.items():
-                yield dataclasses.replace(node, name=_dot(name, key), value=part)
+                yield node._replace(name=_dot(name, key), value=part)
         elif isinstance(value, functools._lru_cache_wrapper):
-            yield dataclasses.replace(node, value=value.__wrapped__)
+            yield node._replace(value=value.__wrapped__)
         elif isinstance(value, Mapping):
             for key, part in parts_of(value):
                 yield _Node(f"{name}[{key!r}]", node.kind, part, node.owner)
@@ -233,7 +233,7 @@ class State:
             if type(value) is not Tensor and type(value) is not nn.Parameter and not is_library(type(value).__module__):
                 yield from self._of_class(type(value))
         elif isinstance(value, types.CellType):
-            yield dataclasses.replace(node, value=content_of(value))
+            yield node._replace(value=content_of(value))
         elif is_object(value):
             owner = type(value).__name__
             for key, part in attributes_of(value).items():
@@ -260,9 +260,8 @@ class State:
                 continue
             self._visited.add(base)
             self._classes.add(base)
-            for key, part in list(vars(base).items()):
-                if key.startswith("__") and key != "__init__" and key != "__call__" and key != "__torch_function__":
-                    continue
+            for key in self._parts_of_class(base):
+                part = vars(base)[key]
                 if isinstance(part, (staticmethod, classmethod)):
                     part = part.__func__
                 if isinstance(part, property):
@@ -272,9 +271,26 @@ class State:
                 elif is_state(part):
                     yield _Node(f"{base.__name__}.{key}", CLASS, part, base.__name__)
 
+    def _parts_of_class(self, kind: type) -> list[str]:
+        """Names of a class that lead to functions or state. Those of installed packages are looked for once, as long
+        as none is added."""
+        own = vars(kind)
+        count, names = self._of_kind.get(kind, (-1, []))
+        if count != len(own):
+            called = ("__init__", "__call__", "__torch_function__")
+            names = [key for key in own if not key.startswith("__") or key in called]
+            if is_installed(kind.__module__):
+                leads = (staticmethod, classmethod, property, types.FunctionType)
+                names = [key for key in names if isinstance(own[key], leads) or is_state(own[key])]
+                self._of_kind[kind] = len(own), names
+        return names
+
     def _of_function(self, node: _Node, function: types.FunctionType) -> Iterator[_Node]:
         if (function.__module__ or "").startswith("rematch.safe"):
             # A hook of the watcher.
+            return
+        scope, names = function.__globals__, self._globals_of(function)
+        if not (names or function.__closure__ or function.__dict__ or function.__defaults__ or function.__kwdefaults__):
             return
         for variable, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             value = content_of(cell)
@@ -288,15 +304,10 @@ class State:
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             if not isinstance(part, SCALARS) and (is_state(part) or isinstance(part, types.FunctionType)):
                 yield _Node(f"a default of {function.__name__}()", GLOBAL, part, "")
-        if is_library(function.__module__):
-            return
-        scope = function.__globals__
-        installed = is_installed(function)
-        for variable in self._names_of(function.__code__):
-            if variable not in scope or variable.startswith("__"):
-                continue
-            value = scope[variable]
-            if installed and not is_state_of_a_package(value):
+        installed = is_installed(function.__module__)
+        for variable in names:
+            value = scope.get(variable, NOTHING)
+            if value is NOTHING or (installed and not is_state_of_a_package(value)):
                 continue
             if isinstance(value, types.FunctionType) and is_library(value.__module__):
                 continue
@@ -304,6 +315,21 @@ class State:
                 yield from self._of_class(value)
             if is_state(value) or isinstance(value, (types.FunctionType, functools.partial, types.MethodType)):
                 yield _Node(variable, GLOBAL, value, "")
+
+    def _globals_of(self, function: types.FunctionType) -> tuple[str, ...]:
+        """Names of the globals that are looked at. Those of installed packages, of which only state is, are looked for
+        once: what is a module or a function there does not become state."""
+        if is_library(function.__module__):
+            return ()
+        names, scope = self._names_of(function.__code__), function.__globals__
+        if not is_installed(function.__module__):
+            return tuple(name for name in names if not name.startswith("__"))
+        known = self._of_package.get(function.__code__)
+        if known is None:
+            own = ((name, scope.get(name)) for name in names if not name.startswith("__"))
+            known = tuple(name for name, value in own if value is None or is_state_of_a_package(value))
+            self._of_package[function.__code__] = known
+        return known
 
     def _names_of(self, code: types.CodeType) -> tuple[str, ...]:
         if code not in self._of_code:

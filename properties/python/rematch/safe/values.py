@@ -103,8 +103,10 @@ def is_state(value: Any) -> bool:
     return isinstance(value, kinds) or is_object(value) or isinstance(value, functools._lru_cache_wrapper)
 
 
-def is_installed(function: types.FunctionType) -> bool:
-    path = function.__code__.co_filename
+@functools.cache
+def is_installed(name: str | None) -> bool:
+    """Whether a module of this name belongs to a package that is installed."""
+    path = str(getattr(sys.modules.get(name or ""), "__file__", None))
     return "site-packages" in path or "dist-packages" in path
 
 
