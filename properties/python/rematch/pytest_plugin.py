@@ -25,8 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="judge a model with rematch.safe.judge_model(): package.module:function returns it, alone, with a batch, or "
-        "as (model, args, kwargs); transformers:LlamaForCausalLM and names of timm, torchvision and diffusers are "
+        help="judge a model with rematch.safe.judge_model(): package.module:function returns it, alone, with a batch, "
+        "or as (model, args, kwargs); transformers:LlamaForCausalLM and names of timm, torchvision and diffusers are "
         "built small and random",
     )
     group.addoption(

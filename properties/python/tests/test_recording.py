@@ -57,13 +57,16 @@ def test_a_journal_says_what_a_watch_says(tmp_path, reentrant, what):
     assert judged.not_seen == []
 
 
-def recorded(path, function, error=None):
-    """What judges the journal of a step that computes the function in a checkpoint."""
+def recorded(path, function, error=None, **holds):
+    """What judges the journal of a step that computes the function, or what the model holds, in a checkpoint."""
 
     def forward(self, x):
-        return checkpoint(lambda x: function(self.inner(x)), x, use_reentrant=False).abs().sum()
+        then = function or self.holds
+        return checkpoint(lambda x: then(self.inner(x)), x, use_reentrant=False).abs().sum()
 
     model = maker(forward, None)()
+    for name, module in holds.items():
+        setattr(model, name, module)
     with rematch.record(model, path):
         model(torch.ones(2, 4)).backward()
         if error:
@@ -83,16 +86,13 @@ def test_elements_of_any_dtype_are_written_and_read(tmp_path, dtype):
 @pytest.mark.parametrize(
     ("cause", "layer"),
     [
-        ("batch-norm", lambda: nn.BatchNorm1d(3)),
-        ("spectral-norm", lambda: nn.utils.spectral_norm(nn.Linear(3, 3))),
-        (None, lambda: nn.Tanh()),
+        ("batch-norm", lambda: torch.nn.BatchNorm1d(4)),
+        ("spectral-norm", lambda: torch.nn.utils.spectral_norm(torch.nn.Linear(4, 4))),
+        (None, lambda: torch.nn.Tanh()),
     ],
 )
 def test_a_journal_names_the_cause_where_the_forward_wrote_a_state(tmp_path, cause, layer):
-    model = Block(layer())
-    with rematch.record(model, tmp_path / "j"):
-        model(torch.randn(4, 3)).backward()
-    judged = judge_journal(tmp_path / "j")
+    judged = recorded(tmp_path / "j", None, holds=layer())
     assert [finding["cause"] for finding in judged.to_json()["findings"]] == ([cause] if cause else [])
     assert cause is None or f"cause: {cause}: " in str(judged)
 

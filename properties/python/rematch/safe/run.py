@@ -300,7 +300,7 @@ def run(
             seen.values.update(target.process.modes() | target.process.leaves())
         finally:
             target.process.restore()
-    if variant is None:
+    if variant is None and not isinstance(seen.failure, DoesNotEnd):
         target.slowest = 0.0 if target.slowest < 0 else max(target.slowest, time.monotonic() - begin)
     target.unseen.update(calls.unseen)
     seen.endless = isinstance(seen.failure, DoesNotEnd) or regions.AGAIN in seen.error
