@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from rematch.journal.comparison import Comparison, compare
-from rematch.journal.executions import Execution
+from rematch.journal.computations import Computation
 from rematch.journal.file import NoJournal, Reading, Writer
 from rematch.journal.regions import Region
 from rematch.safe.causes.journals import cause_of
@@ -82,7 +82,7 @@ class _Recording(Watch):
         super().__init__(model, 1, lambda finding: None, keep_bytes)
         self._writer = writer
 
-    def _over(self, region: Region, execution: Execution, step: int, recomputes: bool) -> Comparison | None:
+    def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:
         self._writer.add(execution, step=step, region=region.number, recomputes=recomputes)
         return None
 
@@ -124,7 +124,7 @@ def judge_journal(path: str | Path) -> Judgement:
     """Compares the recomputations of a journal with their forwards. Raises NoJournal, OSError."""
     reading = Reading(path)
     judged = Judgement(reading.header, unseen=reading.unseen)
-    forwards: dict[int, Execution] = {}
+    forwards: dict[int, Computation] = {}
     for where, execution in reading:
         if not where["recomputes"]:
             judged.regions += 1

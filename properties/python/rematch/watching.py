@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from rematch.journal.comparison import Comparison, Difference, compare
-from rematch.journal.executions import Computations, Entry, Execution, Modules
+from rematch.journal.computations import Computation, Computations, Entry, Modules
 from rematch.journal.fingerprint import Fingerprints
 from rematch.journal.regions import Region, Regions, told, why
 
@@ -168,7 +168,7 @@ class Watch(Regions):
         modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
         try:
             around = forward.around if forward is not None else (modules.at(sys._getframe(), None) or ("",))[0]
-            execution = Execution(around, region.reentrant)
+            execution = Computation(around, region.reentrant)
             execution.take(modules, (args, region.kwargs))
         except Exception as error:
             self._unseen(f"a region: {why(error)}")
@@ -209,7 +209,7 @@ class Watch(Regions):
         if comparison is not None and not comparison.same:
             self._tell(comparison, memory[2])
 
-    def _over(self, region: Region, execution: Execution, step: int, recomputes: bool) -> Comparison | None:
+    def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:
         """A region that was noted is over. Returns how a recomputation compares with its forward."""
         if not recomputes:
             return None

@@ -116,7 +116,7 @@ def test_a_journal_says_what_could_not_be_seen(monkeypatch, tmp_path):
     def fails(*_):
         raise NotImplementedError("of this kind")
 
-    monkeypatch.setattr("rematch.journal.executions.Computations._made", fails)
+    monkeypatch.setattr("rematch.journal.computations.Computations._made", fails)
     judged = recorded(tmp_path / "j", torch.sin)
     assert judged.compared == 1 and any("of this kind" in sentence for sentence in judged.not_seen)
     assert "every recomputation computed what its forward did, as far as it was seen" in str(judged)

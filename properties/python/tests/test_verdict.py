@@ -15,7 +15,7 @@ from torch import nn  # noqa: E402
 from rematch.safe import judge  # noqa: E402
 from rematch.safe.causes import ruled_out  # noqa: E402
 from rematch.safe.compare import changes  # noqa: E402
-from rematch.safe.evidence import Evidence, Execution  # noqa: E402
+from rematch.safe.evidence import Evidence, Traced  # noqa: E402
 from rematch.safe.run import Seen  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
 from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
@@ -92,7 +92,7 @@ def test_a_class_that_a_function_closes_over_is_looked_into():
 def test_what_was_ruled_out_is_only_what_was_found_unchanged():
     def execution(calls, dtype):
         entry = {"calls": Leaf(GLOBAL, calls), "mean": Leaf(BUFFER, 0)}
-        return Execution(calls > 0, False, entry, {"grad mode": True, "the default dtype": dtype})
+        return Traced(calls > 0, False, entry, {"grad mode": True, "the default dtype": dtype})
 
     seen = Seen()
     text = ruled_out(Evidence(None, FIRST, NON_REENTRANT, seen, seen, [], execution(0, "a"), execution(1, "b")))

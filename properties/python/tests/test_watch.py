@@ -296,12 +296,14 @@ def test_a_finding_says_the_step_of_its_forward(reentrant):
     assert [finding.step for finding in watch.findings] == [2]
 
 
-@pytest.mark.parametrize("broken", ["Execution.take", "Execution.close", "Computations._read", "Computations._made"])
+@pytest.mark.parametrize(
+    "broken", ["Computation.take", "Computation.close", "Computations._read", "Computations._made"]
+)
 def test_what_the_watch_cannot_do_is_said_and_training_goes_on(monkeypatch, broken):
     def fails(*_):
         raise NotImplementedError("of this kind")
 
-    monkeypatch.setattr(f"rematch.journal.executions.{broken}", fails)
+    monkeypatch.setattr(f"rematch.journal.computations.{broken}", fails)
     torch.manual_seed(1)
     plain, model = (Transformer(use_reentrant=False) for _ in range(2))
     model.load_state_dict(plain.state_dict())

@@ -1,6 +1,6 @@
 """The one observer of PyTorch: what runs is told to readers as events, each with a number that rises.
 
 `operators` is the only mode that intercepts operators, and `regions` the only place that replaces parts of
-torch.utils.checkpoint. `journal` puts them together with the submodules that run. `executions` fingerprints what a
+torch.utils.checkpoint. `journal` puts them together with the submodules that run. `computations` fingerprints what a
 region computes, `comparison` says where a recomputation differs, `file` writes both down, and `storages` counts bytes.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rematch.journal.executions import Entry, Execution, Noted
+from rematch.journal.computations import Computation, Entry, Noted
 from rematch.journal.fingerprint import bits
 
 ROUNDING = 8
@@ -71,7 +71,7 @@ class Comparison:
         return self.first is None and self.astray is None and not self.states
 
 
-def compare(forward: Execution, again: Execution) -> Comparison:
+def compare(forward: Computation, again: Computation) -> Comparison:
     """Waits for the device once, and again for each difference. The recomputation may have stopped early."""
     if forward.prints is None or again.prints is None:
         return Comparison(None, None, None, (), frozenset())
@@ -100,7 +100,7 @@ def compare(forward: Execution, again: Execution) -> Comparison:
     return Comparison(first, route, astray, states, advanced, rounded)
 
 
-def _states(forward: Execution, again: Execution, was: list[int], now: list[int]) -> tuple[Any, frozenset[str]]:
+def _states(forward: Computation, again: Computation, was: list[int], now: list[int]) -> tuple[Any, frozenset[str]]:
     before = dict(zip(forward.reads, was[len(forward.results) :], strict=False))
     after = dict(zip(again.reads, now[len(again.results) :], strict=False))
     left = dict(zip(forward.wrote, was[len(forward.results) + len(forward.reads) :], strict=True))
@@ -110,7 +110,7 @@ def _states(forward: Execution, again: Execution, was: list[int], now: list[int]
 
 
 def _differing(
-    forward: Execution, again: Execution, was: list[int], now: list[int]
+    forward: Computation, again: Computation, was: list[int], now: list[int]
 ) -> tuple[Iterator[tuple[int, int]] | list[tuple[int, int]], Entry | None]:
     """Which results differ, each with the forward's; and an operator in which the recomputation ended, and
     that the forward never ran."""

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 import torch
 from torch import Tensor
 
-from rematch.journal.executions import Entry, Execution, Noted
+from rematch.journal.computations import Computation, Entry, Noted
 
 FORMAT = 1
 
@@ -27,7 +27,7 @@ class Writer:
         self._file, self._number = file, 0
         self._write({"journal": FORMAT, **header})
 
-    def add(self, execution: Execution, **where: Any) -> None:
+    def add(self, execution: Computation, **where: Any) -> None:
         """Adds a region that is over."""
         self._number += 1
         self._write({"number": self._number, **where, **_to_json(execution)})
@@ -58,7 +58,7 @@ class Reading:
         self.ended: str | None = None
         """What ended the run, empty where nothing did; None until the seal is read."""
 
-    def __iter__(self) -> Iterator[tuple[dict[str, Any], Execution]]:
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Computation]]:
         """Each region, with where it ran."""
         for line in self._lines:
             try:
@@ -87,7 +87,7 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
             yield line
 
 
-def _to_json(execution: Execution) -> dict[str, Any]:
+def _to_json(execution: Computation) -> dict[str, Any]:
     prints = execution.prints.tolist() if execution.prints is not None else []
     reads = list(execution.reads)
     return {
@@ -100,8 +100,8 @@ def _to_json(execution: Execution) -> dict[str, Any]:
     }
 
 
-def _from_json(line: dict[str, Any]) -> Execution:
-    execution = Execution(line["around"], line["reentrant"])
+def _from_json(line: dict[str, Any]) -> Computation:
+    execution = Computation(line["around"], line["reentrant"])
     execution.results = [_note(noted) for noted in line["results"]]
     for name, (at, *noted) in line["reads"].items():
         execution.reads[name], execution.read_at[name] = _note(noted), at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -109,15 +108,6 @@ class StorageMeter(Reader):
                 if known is not None:
                     known[1].gradient = True
 
-    @contextmanager
-    def during(self, phase: str) -> Iterator[None]:
-        """What is made within is made in this phase."""
-        before, self.phase = self.phase, phase
-        try:
-            yield
-        finally:
-            self.phase = before
-
     def before(self, op: Operator) -> None:
         last = self.curve.marks[-1]
         if last.at == len(self.curve.live):
@@ -167,8 +157,6 @@ class AllocatorMeter:
     """Asks the allocator of a CUDA device: all memory is counted, that which operators use inside as well.
     It says nothing of what made it."""
 
-    module = ""
-
     def __init__(self, device: torch.device) -> None:
         self.curve, self.phase, self._device = Curve(), FORWARD, device
         torch.cuda.reset_peak_memory_stats(device)
@@ -185,11 +173,6 @@ class AllocatorMeter:
         self._close()
         self.curve.marks.append(Mark(name, len(self.curve.marks), torch.cuda.memory_allocated(self._device)))
         torch.cuda.reset_peak_memory_stats(self._device)
-
-    @contextmanager
-    def during(self, phase: str) -> Iterator[None]:
-        """Does nothing: phases are of storages."""
-        yield
 
     def _close(self) -> None:
         if self.curve.marks:

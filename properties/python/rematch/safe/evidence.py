@@ -19,8 +19,7 @@ from torch.utils.checkpoint import _CachedTorchDispatchMode, _CachingTorchDispat
 
 from rematch.journal.fingerprint import Fingerprints, flattened
 from rematch.journal.journal import BACKWARD, FORWARD, Journal
-from rematch.journal.operators import Execution as Ran
-from rematch.journal.operators import Operator, Operators, Reader
+from rematch.journal.operators import Execution, Operator, Operators, Reader
 from rematch.journal.regions import Region, why
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
@@ -38,7 +37,7 @@ WHICH = " (which object)"
 
 
 @dataclass
-class Execution:
+class Traced:
     """A region that ran: a forward, or a recomputation."""
 
     recomputes: bool
@@ -79,15 +78,15 @@ class Evidence:
     plain: Seen
     seen: Seen
     differences: list[Change]
-    forward: Execution | None = None
-    again: Execution | None = None
+    forward: Traced | None = None
+    again: Traced | None = None
     fork: Fork | None = None
     kinds: dict[str, str] = field(default_factory=dict)
     """The class of each submodule by name."""
     right_otherwise: bool = False
     """Without the selective policy or the offloading of this scenario, outputs and gradients are those of the plain
     run."""
-    executions: list[Execution] = field(default_factory=list)
+    executions: list[Traced] = field(default_factory=list)
     """All of the run."""
     overtaken: bool = False
     """What the last forward computed is recomputed, and what an earlier one computed is not."""
@@ -166,10 +165,10 @@ class _Watch(Reader):
     def __init__(self, target: Target, kinds: dict[str, str]) -> None:
         self._target = target
         self._log = target.tape.log if target.tape is not None else []
-        self._execution: Execution | None = None
+        self._execution: Traced | None = None
         self._sources: Mapping[int, str] = {}
-        self.executions: dict[int, list[Execution]] = {}
-        self._waiting: list[tuple[Execution, State, Region]] = []
+        self.executions: dict[int, list[Traced]] = {}
+        self._waiting: list[tuple[Traced, State, Region]] = []
         self._asks = any("grad" in f.__code__.co_names for f in target.state.functions())
         modules = target.state.modules()
         kinds.update({name: type(module).__name__ for name, module in modules.items()})
@@ -183,11 +182,11 @@ class _Watch(Reader):
         if self._execution is not None:
             self._execution.seeded.add(name)
 
-    def begins(self, execution: Ran) -> None:
+    def begins(self, execution: Execution) -> None:
         region = execution.region
         keywords = {**region.kwargs, **getattr(region.function, "keywords", {})}
         arguments = State(named_arguments(region.args, keywords))
-        found = Execution(execution.recomputes, region.reentrant, self._leaves(arguments, region), ambient(_OWN))
+        found = Traced(execution.recomputes, region.reentrant, self._leaves(arguments, region), ambient(_OWN))
         alone = {id(t) for t in region.args if isinstance(t, Tensor)}
         given = [t for t in arguments.tensors().values() if t.requires_grad]
         found.takes_grad = any(id(t) in alone for t in given)
@@ -200,7 +199,7 @@ class _Watch(Reader):
         self._sources = {storage._cdata: name for name, t in tensors.items() for storage in storages(t)}
         self._execution = found
 
-    def ends(self, execution: Ran) -> None:
+    def ends(self, execution: Execution) -> None:
         found, outer, arguments, read = execution.notes
         self._execution, self._sources = outer
         found.reads = tuple(self._log[read:])

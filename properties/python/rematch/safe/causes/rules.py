@@ -8,7 +8,7 @@ import re
 from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import Digest, Evidence, Execution
+from rematch.safe.evidence import Digest, Evidence, Traced
 from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG
 from rematch.safe.values import Extent, Made
@@ -38,7 +38,7 @@ def backward_within(e: Evidence) -> str | None:
     return "" if e.reentrant and refused and e.again is None else None
 
 
-def _cut(e: Evidence) -> list[Execution]:
+def _cut(e: Evidence) -> list[Traced]:
     """The reentrant forwards, where gradients are lost."""
     lost = _absent(e) or [c for c in _flags(e) if c.before] or "does not require grad and does not have" in e.error
     return [r for r in e.executions if r.reentrant and not r.recomputes] if lost else []

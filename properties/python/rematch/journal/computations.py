@@ -54,7 +54,7 @@ class Noted:
 
 
 @dataclass(eq=False)
-class Execution:
+class Computation:
     """A region that ran. `around` is the module in which checkpoint() was called."""
 
     around: str
@@ -158,7 +158,7 @@ class Computations(Reader):
     _known: dict[Any, tuple[str, int, bool]] = {}
 
     def __init__(self, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
-        self.executions: list[Execution] = []
+        self.executions: list[Computation] = []
         self.modules: Any = None
         self._fingerprints, self._keep, self._unseen = fingerprints, keep, unseen
         self.mode = OperatorsAroundCompiled(self, unseen=self._not_seen)
