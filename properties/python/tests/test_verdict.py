@@ -12,7 +12,7 @@ from modules import causes, linear, maker  # noqa: E402
 from planted_states import freezes_itself, schedules  # noqa: E402
 from torch import nn  # noqa: E402
 
-from rematch.safe import judge  # noqa: E402
+from rematch.safe import assert_checkpoint_safe, judge  # noqa: E402
 from rematch.safe.causes import ruled_out  # noqa: E402
 from rematch.safe.compare import changes  # noqa: E402
 from rematch.safe.evidence import Evidence, Traced  # noqa: E402
@@ -244,3 +244,12 @@ def test_each_variant_is_told_with_the_scenario_that_shows_it():
 
     text = judge(Takes(), torch.randn(3, 4)).report()
     assert "use_reentrant=True, one training step; use_reentrant=False, early stop off\n" in text, text
+
+
+def test_what_is_saved_may_be_promised():
+    block, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(4, 8)
+    assert assert_checkpoint_safe(block, x, saves=0.5).saved == {"plain": 256, "reentrant": 128, "non_reentrant": 128}
+    with pytest.raises(
+        AssertionError, match="reentrant keeps 128 of 256 B for the backward; at most 102 were promised"
+    ):
+        assert_checkpoint_safe(block, x, saves=0.4)
