@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,8 @@ def model_of(what: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
         return model, (), {}
     args = given[0]
     if len(given) == 1:
-        if isinstance(args, dict):
-            return model, (), args
+        if isinstance(args, Mapping):
+            return model, (), dict(args)
         return model, tuple(args) if isinstance(args, (tuple, list)) else (args,), {}
     if len(given) == 2 and isinstance(args, (tuple, list)) and isinstance(given[1], dict):
         return model, tuple(args), given[1]

@@ -89,7 +89,7 @@ class Evidence:
     executions: list[Traced] = field(default_factory=list)
     """All of the run."""
     overtaken: bool = False
-    """What the last forward computed is recomputed, and what an earlier one computed is not."""
+    """The last forward is recomputed right, and an earlier one is not."""
     differ_alone: frozenset[str] = frozenset()
     """What differs where one forward comes before one backward, too."""
     stopped: frozenset[str] = frozenset()

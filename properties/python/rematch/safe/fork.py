@@ -111,10 +111,8 @@ def _skipped(first: Sequence[Op], before: Sequence[Op], i: int, next_op: Op, sho
 
 
 def _same_place(a: Op, b: Op) -> bool:
-    """Whether this is one operator of the forward: in one module, and of the same states where it reads some."""
-    if (a.name, a.module) != (b.name, b.module):
-        return False
-    return all(x == y or not (x and y) for x, y in zip(a.sources, b.sources, strict=False))
+    """Whether this is one operator of the forward, in one module."""
+    return (a.name, a.module) == (b.name, b.module)
 
 
 def _computing(ops: Sequence[Op]) -> list[Op]:

@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from rematch.safe.judging import Judge
 from rematch.safe.run import Target
 from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
+from rematch.safe.state import State
 from rematch.safe.verdict import Verdict
 
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
@@ -62,19 +63,24 @@ def judge(
         raise TypeError(f"judge() expects a module or a function, got {type(target).__name__}")
     if make is None and isinstance(target, torch.jit.ScriptFunction):
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
-    if make is None and isinstance(target, nn.Module) and any(map(is_lazy, target.parameters())):
-        # A forward would exchange the class of the module, which cannot be put back.
-        raise RuntimeError("the first forward gives parameters their shapes: run one before, or hand over make=")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         subject = Target(target, args, kwargs or {}, make, loss, switch, within)
         subject.is_model = own
         try:
+            if make is None:
+                refuse_lazy(subject.state)
             scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
             shows = sys.stderr.isatty() if progress is None else progress
             return Judge(subject, [OWN] if own else chosen, list(ignore), seed, shows).judge(scenarios)
         finally:
             subject.end()
+
+
+def refuse_lazy(state: State) -> None:
+    """Raises RuntimeError where a forward would exchange classes of modules, which cannot be put back."""
+    if any(map(is_lazy, state.tensors().values())):
+        raise RuntimeError("the first forward gives parameters their shapes: run one before, or hand over make=")
 
 
 def _variants(

@@ -31,7 +31,7 @@ from rematch.safe.evidence import watch
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
-from rematch.safe.state import ATTRIBUTE, RETURNED
+from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape
 from rematch.safe.values import Extent
@@ -75,7 +75,7 @@ class Judge:
         host = [
             name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]
         ]
-        self._moves = bool(host) or bool(changes(self._states_before, self._target.state.leaves(self._target.copies)))
+        self._moves |= bool(host)
         draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
         if first.regions:
             # What it checkpoints inside is judged as it stands.
@@ -111,7 +111,7 @@ class Judge:
     def _first(self) -> Seen:
         target = self._target
         target.begin(self._seed)
-        self._states_before = target.state.leaves(target.copies)
+        before = target.state.leaves(target.copies)
         seed_all(self._seed)
         states = random_states()
         self._random_before = {
@@ -129,6 +129,7 @@ class Judge:
         if plain.error:
             raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
         again = run(target, FIRST, None, self._seed)
+        self._moves = bool(changes(before, target.state.leaves(target.copies)))
         apart = differences(plain, again)
         if any(is_of_process(change.name) for change in apart):
             plain = self._plain[FIRST.name, self._seed] = again
@@ -214,9 +215,9 @@ class Judge:
         if target.switch is None or target.loss is not None:
             return
         sides = [self._plain_run(FIRST, self._seed), run(target, FIRST, OWN, self._seed)]
-        returned = [{name for name, leaf in seen.values.items() if leaf.kind == OUTPUT} for seen in sides]
-        if not any(seen.error for seen in sides) and returned[0] != returned[1]:
-            target.common = returned[0] & returned[1]
+        off, on = ({n for n, v in seen.values.items() if v.kind == OUTPUT and is_tensor(v.value)} for seen in sides)
+        if not any(seen.error for seen in sides) and off != on and any(sides[0].flags.get(n) for n in off & on):
+            target.common = off & on
             self._plain.clear()
 
     def _why_not_repeatable(self, apart: Sequence[Change]) -> str:
@@ -276,13 +277,13 @@ class Judge:
                 continue
             seen = run(self._target, scenario, variant, seed)
             self.verdict.regions = max(self.verdict.regions, seen.regions)
-            if variant.own and self.verdict.regions and not seen.regions and not seen.error:
-                self.verdict.not_tried.append((scenario.name, "the model calls no checkpoint() there"))
+            found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
+            if variant.own and self.verdict.regions and not seen.regions and not found:
+                self.verdict.not_tried.append((scenario.name, "the model checkpoints nothing then"))
                 continue
             tried = self.verdict.tried[variant.name]
             if scenario.name not in tried:
                 tried.append(scenario.name)
-            found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
             if not seen.endless and any(is_of_process(change.name) for change in found):
                 # What an import changes that comes late does not change again.
                 plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
@@ -291,8 +292,8 @@ class Judge:
             if seen.endless:
                 self._stop(scenario, variant, seen.error)
                 continue
-            dropped = [c for c in found if self._target.switch is not None and _is_one_sided(c)]
-            for change in [c for c in dropped if c.kind == OUTPUT and not isinstance(c.before, Extent)][:1]:
+            dropped = _one_sided(found) if self._target.switch is not None else []
+            for change in dropped[:1]:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
@@ -388,8 +389,6 @@ class Judge:
         for finding in self.verdict.findings:
             # What a computation is about reads otherwise in every scenario.
             same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
-            if about.startswith(f"{finding.about}[") and finding.about:
-                break
             if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
                 break
         else:
@@ -491,10 +490,14 @@ class Judge:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _is_one_sided(change: Change) -> bool:
-    """Whether something is returned in one of two runs alone, or a container of such."""
-    one = change.before is None or change.after is None or isinstance(change.before, Extent)
-    return one and change.kind in (OUTPUT, RETURNED)
+def _one_sided(found: Sequence[Change]) -> list[Change]:
+    """What is returned in one of two runs alone, and then the containers of such."""
+    alone = [c for c in found if c.kind == OUTPUT and (c.before is None or c.after is None)]
+    held = [c for c in found if c.kind == OUTPUT and isinstance(c.before, Extent)]
+    names = {unnumbered(c.name) for c in alone}
+    return alone + [
+        c for c in held if any(n.startswith((f"{unnumbered(c.name)}[", f"{unnumbered(c.name)}.")) for n in names)
+    ]
 
 
 def _signature(variant: Variant, found: Sequence[Change]) -> tuple[str, ...]:

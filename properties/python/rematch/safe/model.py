@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map
 from rematch.journal.journal import hooked
 from rematch.journal.regions import plain, told
 from rematch.safe.blocks import Wrapped, chosen_blocks
-from rematch.safe.judge import judge
+from rematch.safe.judge import judge, refuse_lazy
 from rematch.safe.process import Process
 from rematch.safe.run import random_states, set_random_states
 from rematch.safe.state import State
@@ -131,9 +131,10 @@ class ModelVerdict:
 
 
 def _kinds(blocks: list[Block]) -> str:
-    causes = dict.fromkeys(f.cause.name for b in blocks if b.verdict is not None for f in b.verdict.findings)
-    names = ", ".join(dict.fromkeys(block.kind for block in blocks))
-    return f"{names} {'is' if len(blocks) == 1 else 'are'} not ({', '.join(causes)})"
+    found = [f for b in blocks if b.verdict is not None for f in b.verdict.findings if not (f.remark or f.only_with)]
+    kinds = dict.fromkeys(block.kind for block in blocks)
+    causes = dict.fromkeys(finding.cause.name for finding in found)
+    return f"{', '.join(kinds)} {'is' if len(kinds) == 1 else 'are'} not ({', '.join(causes)})"
 
 
 def judge_model(
@@ -168,6 +169,7 @@ def judge_model(
     found = _switch(model, switch, dict(options) if options else None)
     state, process, random = State({"": model}).kept(), Process(), random_states()
     process.look_at(state.functions())
+    refuse_lazy(state)
     try:
         refusal = _refusal(model, found) if switch is None else ""
         if refusal:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from rematch.safe import wide
 from rematch.safe.parts import storages
 from rematch.safe.process import DoesNotEnd, Process, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
-from rematch.safe.state import ARGUMENT, ATTRIBUTE, GENERATOR, HOOKS, RETURNED, TAG, Leaf, State
+from rematch.safe.state import ARGUMENT, GENERATOR, RETURNED, TAG, Leaf, State
 from rematch.safe.tape import Tape
-from rematch.safe.values import Extent
+from rematch.safe.values import Extent, parts_of
 
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
@@ -85,16 +86,19 @@ class Target:
         """Everything is as before the first run."""
         if self.make is not None:
             seed_all(0)
-            self.function = self.make()
+            self.copies, self.function = Copies(), self.make()
             self.unseen.update(self.state.unseen)
             self.state = State(self._roots()).kept()
         self.state.restore()
         seed_all(seed)
 
     def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
-        """Where none was given: the model's own, or a weighted sum of the outputs; those that one of the switch's
-        sides alone returns, such as a cache, are left out."""
-        own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
+        """Where none was given: the model's own, or a weighted sum of the outputs. Those that only one side of the
+        switch returns, such as a cache, are left out."""
+        own = None
+        # The loss may be a property that refuses.
+        with suppress(Exception):
+            own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
         if self.is_model and isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
             return own
         return _weighted([t for name, t in outputs.items() if self.common is None or name in self.common])
@@ -263,8 +267,8 @@ def run(
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    # Nobody knows how long the first plain runs may take.
-    known = variant is not None or target.slowest > 0
+    # Nobody knows how long the first plain runs may take, or a compiler.
+    known = variant is not None or (target.slowest > 0 and not scenario.compiled)
     patience = stopped_after(max(PATIENCE, TIMES * target.slowest)) if known else nullcontext()
     if why := why_not_stopped():
         target.unseen["a run that does not end"] = why
@@ -300,7 +304,7 @@ def run(
             seen.values.update(target.process.modes() | target.process.leaves())
         finally:
             target.process.restore()
-    if variant is None and not isinstance(seen.failure, DoesNotEnd):
+    if variant is None and not seen.error:
         target.slowest = 0.0 if target.slowest < 0 else max(target.slowest, time.monotonic() - begin)
     target.unseen.update(calls.unseen)
     seen.endless = isinstance(seen.failure, DoesNotEnd) or regions.AGAIN in seen.error
@@ -332,13 +336,13 @@ class _Step:
     def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
         """Forwards and their backward; where what one saves beside parts of modules is `counted`, a forward alone."""
         scenario, seen = self._scenario, self._seen
-        words = {scenario.steps: "step", scenario.microbatches: "microbatch", scenario.forwards: "forward"}
-        word = words[max(words)]
+        counts = {"step": scenario.steps, "microbatch": scenario.microbatches, "forward": scenario.forwards}
+        word = next((word for word, count in counts.items() if count > 1), "")
         losses: list[Tensor | None] = []
-        self._returned: list[tuple[str, State]] = []
+        self._returned: list[tuple[str, Any]] = []
         given = []
         for forward in range(scenario.forwards):
-            where = f", {word} {number + forward}" if max(words) > 1 else ""
+            where = f", {word} {number + forward}" if word else ""
             args, kwargs, leaves = self._inputs(number + forward)
             given.append((where, leaves, State(named_arguments(args, kwargs))))
             losses += self._forward(args, kwargs, number + forward, where, counted)
@@ -347,8 +351,9 @@ class _Step:
         for generator in scenario.others_draw:
             (np.random if generator == "numpy" else random).random()
         self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
-        for where, held in self._returned:
-            found = {n: copied(t) for n, t in held.tensors().items()} | _answers(held)
+        for where, returned in self._returned:
+            tensors = State({"output": returned}).tensors()
+            found = {n: copied(t) for n, t in tensors.items()} | _answers(returned)
             seen.values.update({f"{AFTERWARDS}{n}{where}": Leaf(RETURNED, value) for n, value in found.items()})
         for where, leaves, passed in given:
             for name, leaf in leaves.items():
@@ -379,10 +384,9 @@ class _Step:
             returned = self._call(args, kwargs)
         seen.saved = sum(saved.values())
         seen.is_list = isinstance(returned, list)
-        held = State({"output": returned})
-        self._returned.append((where, held))
-        seen.values.update({n + where: Leaf(OUTPUT, v) for n, v in _answers(held).items()})
-        outputs = held.tensors()
+        self._returned.append((where, returned))
+        seen.values.update({n + where: Leaf(OUTPUT, v) for n, v in _answers(returned).items()})
+        outputs = State({"output": returned}).tensors()
         for name, output in outputs.items():
             seen.values[name + where] = Leaf(OUTPUT, copied(output))
             seen.flags[name + where] = _has_history(output)
@@ -435,12 +439,20 @@ class _Bound:
         return self.func(*args, **self.keywords)
 
 
-def _answers(returned: State) -> dict[str, Any]:
+def _answers(value: Any, name: str = "output") -> dict[str, Any]:
     """What is returned beside tensors: numbers, texts, and how much containers hold."""
-    kinds = (bool, int, float, str, type(None), Extent)
-    found = {n: leaf.value for n, leaf in returned.leaves(lambda t: None).items() if leaf.kind == ATTRIBUTE}
-    tensors = returned.tensors().keys()
-    return {n: v for n, v in found.items() if n not in tensors and isinstance(v, kinds) and not n.startswith(HOOKS)}
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return {name: value}
+    found: dict[str, Any] = {}
+    if isinstance(value, (Mapping, list, tuple, deque)):
+        if not isinstance(value, tuple):
+            found[name] = Extent("entries" if isinstance(value, Mapping) else "elements", len(value))
+        for key, part in parts_of(value):
+            found |= _answers(part, f"{name}[{key!r}]")
+    elif is_dataclass(value) and not isinstance(value, type):
+        for part in fields(value):
+            found |= _answers(getattr(value, part.name, None), f"{name}.{part.name}")
+    return found
 
 
 def _has_history(t: Tensor) -> bool:

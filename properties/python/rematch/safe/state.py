@@ -279,7 +279,7 @@ class State:
         if count != len(own):
             called = ("__init__", "__call__", "__torch_function__")
             names = [key for key in own if not key.startswith("__") or key in called]
-            if is_installed(kind.__module__):
+            if is_installed(kind):
                 leads = (staticmethod, classmethod, property, types.FunctionType)
                 names = [key for key in names if isinstance(own[key], leads) or is_state(own[key])]
                 self._of_kind[kind] = len(own), names
@@ -304,7 +304,7 @@ class State:
         for part in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             if not isinstance(part, SCALARS) and (is_state(part) or isinstance(part, types.FunctionType)):
                 yield _Node(f"a default of {function.__name__}()", GLOBAL, part, "")
-        installed = is_installed(function.__module__)
+        installed = is_installed(function)
         for variable in names:
             value = scope.get(variable, NOTHING)
             if value is NOTHING or (installed and not is_state_of_a_package(value)):
@@ -322,12 +322,13 @@ class State:
         if is_library(function.__module__):
             return ()
         names, scope = self._names_of(function.__code__), function.__globals__
-        if not is_installed(function.__module__):
+        if not is_installed(function):
             return tuple(name for name in names if not name.startswith("__"))
         known = self._of_package.get(function.__code__)
         if known is None:
-            own = ((name, scope.get(name)) for name in names if not name.startswith("__"))
-            known = tuple(name for name, value in own if value is None or is_state_of_a_package(value))
+            fixed = (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)
+            own = (name for name in names if not name.startswith("__"))
+            known = tuple(name for name in own if name in scope and not isinstance(scope[name], fixed))
             self._of_package[function.__code__] = known
         return known
 

@@ -103,10 +103,16 @@ def is_state(value: Any) -> bool:
     return isinstance(value, kinds) or is_object(value) or isinstance(value, functools._lru_cache_wrapper)
 
 
+def is_installed(part: types.FunctionType | type) -> bool:
+    """Whether a function or a class belongs to a package that is installed. A function that wraps another one has the
+    other's module, and its own code."""
+    if isinstance(part, types.FunctionType):
+        return _is_of_packages(part.__code__.co_filename)
+    return _is_of_packages(str(getattr(sys.modules.get(part.__module__), "__file__", None)))
+
+
 @functools.cache
-def is_installed(name: str | None) -> bool:
-    """Whether a module of this name belongs to a package that is installed."""
-    path = str(getattr(sys.modules.get(name or ""), "__file__", None))
+def _is_of_packages(path: str) -> bool:
     return "site-packages" in path or "dist-packages" in path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from rematch.safe.causes import COMPUTED, Cause
 from rematch.safe.causes.computations import NO_INPUT
-from rematch.safe.causes.states import OVERTAKEN, unnumbered
+from rematch.safe.causes.states import IN_BACKWARD, unnumbered
 from rematch.safe.compare import Change
 from rematch.safe.scenarios import BEHIND_FROZEN, Scenario, Variant
 
@@ -88,8 +88,8 @@ class Finding:
         return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
 
     def _excuse(self, variant: Variant, scenario: Scenario) -> str:
-        if scenario.forwards > 1 and not (self.computed and self.cause is OVERTAKEN):
-            # One forward and its backward are right.
+        if scenario.forwards > 1 and (not self.computed or self.cause is IN_BACKWARD):
+            # Nothing is computed of it, or only a hook of the backward, such as an optimizer's, is not made for it.
             return scenario.name
         if variant.own and scenario.frozen and self.cause is NO_INPUT:
             return BEHIND_FROZEN.documented

@@ -6,7 +6,7 @@ from rematch.safe.causes import computations, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
 from rematch.safe.evidence import FORWARD, Evidence
-from rematch.safe.run import GRADIENT, OUTPUT
+from rematch.safe.run import AFTERWARDS, GRADIENT, OUTPUT
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -61,7 +61,7 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
         cause = states.cause_of_state(change, evidence)
         if cause is None or _follows(change, cause, root, evidence):
             continue
-        name = states.unnumbered(change.name)
+        name = states.unnumbered(change.name).removeprefix(AFTERWARDS)
         if name not in {d.about for d in found.values()} and states.whole(name) in {d.about for d in found.values()}:
             continue
         old = found.get(cause)

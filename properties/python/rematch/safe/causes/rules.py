@@ -45,7 +45,7 @@ def _cut(e: Evidence) -> list[Traced]:
 
 
 def no_input(e: Evidence) -> str | None:
-    """A region without gradients computes with what trains."""
+    """A region without gradients computes with what trains, and no region before it lost them."""
     trains = {c.name for c in _absent(e)} or e.plain.values.keys()
     for region in _cut(e):
         if region.takes_grad and region.nested:
@@ -217,7 +217,8 @@ def unfilled(e: Evidence) -> str | None:
 
 def hook_of_parameter(e: Evidence) -> str | None:
     """All that differs are gradients of parameters with hooks, and nothing else was computed."""
-    names = [c.name.removeprefix("gradient of ") for c in e.differences if c.kind == GRADIENT]
+    computed = [c for c in e.differences if c.kind in (GRADIENT, OUTPUT, "flag")]
+    names = [c.name.removeprefix("gradient of ") for c in computed]
     hooks = [e.plain.values.get(HOOKS + name) for name in names]
     counted = all(h is not None and isinstance(h.value, Extent) and h.value.count for h in hooks)
     return names[0] if e.reentrant and e.fork is None and names and counted and not e.error else None

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rematch.safe.causes.cause import Cause, StateRule
 from rematch.safe.compare import Change
-from rematch.safe.evidence import CALLER, FORWARD, Digest, Evidence
+from rematch.safe.evidence import BACKWARD, CALLER, FORWARD, Digest, Evidence
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -199,8 +199,8 @@ OVERTAKEN = Cause(
 )
 LEFT_BY_EARLIER = Cause(
     "left-by-earlier-forward",
-    "The forward sets {name}; the backward recomputes the last forward first, so that {name} ends as an earlier one "
-    "left it",
+    "The forward sets {name}; the backward recomputes the last forward first, so {name} keeps the value of an earlier "
+    "one",
     "Read it before the backward, or return it and store it outside of the checkpoint.",
 )
 LOSSY_HOOKS = Cause(
@@ -409,7 +409,7 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
         return EARLY_STOP
     by = evidence.by(name)
     if evidence.scenario.forwards > 1 and change.kind != GENERATOR and name not in evidence.differ_alone:
-        if evidence.overtaken and by == FORWARD:
+        if evidence.overtaken and by != BACKWARD:
             return OVERTAKEN
         if evidence.fork is None:
             return LEFT_BY_EARLIER
