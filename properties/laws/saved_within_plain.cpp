@@ -35,7 +35,8 @@ std::optional<Violation> check_saved_within_plain(const Evidence& e) {
 }
 
 /// Whether operands of a layer outside of segments require grad although they do not in the plain
-/// run, because a reentrant segment before it marks its outputs: then it may save more than in the plain run.
+/// run, because a reentrant segment before it marks its outputs: then it may save more than in the
+/// plain run.
 bool saves_anew(const Evidence& e) {
   std::vector<bool> anew = e.forecast.records_otherwise;
   for (const SegmentSpec& s : segments_of(e.c)) {
