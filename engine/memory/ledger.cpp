@@ -1,7 +1,6 @@
 #include "engine/memory/ledger.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 
 namespace rematch {
@@ -59,23 +58,8 @@ void Ledger::retag(std::int64_t bytes, Tag from, Tag to) noexcept {
   if (record_timeline_) log(LedgerEvent::Kind::retag, bytes, to);
 }
 
-void Ledger::log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag, const void* block) noexcept {
-  try {
-    timeline_.push_back({kind, tag, bytes, live_, live(Tag::saved), label_, block});
-  } catch (const std::bad_alloc&) {
-    // A release cannot fail: whoever reads the timeline is told.
-    timeline_has_gaps_ = true;
-  }
-}
-
-const std::vector<LedgerEvent>& Ledger::timeline() const {
-  if (timeline_has_gaps_) throw std::bad_alloc();
-  return timeline_;
-}
-
-void Ledger::clear_timeline() {
-  timeline_.clear();
-  timeline_has_gaps_ = false;
+void Ledger::log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag, const void* block) {
+  timeline_.push_back({kind, tag, bytes, live_, live(Tag::saved), label_, block});
 }
 
 }  // namespace rematch

@@ -83,9 +83,8 @@ class Ledger {
   void set_poison(bool on) { poison_ = on; }
 
   void record_timeline(bool on) { record_timeline_ = on; }
-  /// Throws std::bad_alloc where there was no memory to note an event.
-  const std::vector<LedgerEvent>& timeline() const;
-  void clear_timeline();
+  const std::vector<LedgerEvent>& timeline() const { return timeline_; }
+  void clear_timeline() { timeline_.clear(); }
   void set_label(std::int32_t label) { label_ = label; }
 
   /// Gives cached blocks back to the system.
@@ -96,8 +95,7 @@ class Ledger {
   Device device() const { return memory_->device(); }
 
  private:
-  void log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag,
-           const void* block = nullptr) noexcept;
+  void log(LedgerEvent::Kind kind, std::int64_t bytes, Tag tag, const void* block = nullptr);
 
   std::unique_ptr<MemoryResource> memory_;
   std::int64_t live_ = 0;
@@ -110,7 +108,6 @@ class Ledger {
   std::int32_t label_ = 0;
   bool poison_ = false;
   bool record_timeline_ = false;
-  bool timeline_has_gaps_ = false;
   std::vector<LedgerEvent> timeline_;
 };
 

@@ -57,6 +57,23 @@ TEST_CASE("memory that runs out is told as that, and no verdict about the subjec
   CHECK(told > 0);
 }
 
+TEST_CASE("memory that runs out anywhere ends the program, with a sentence") {
+  const std::string preloaded = "ulimit -c 0; LD_PRELOAD='" REMATCH_FAILING_ALLOCATIONS "' ";
+  int told = 0;
+  // The program, its libraries and the profiles make some thousand allocations before the hunt.
+  for (int from = 4000;; from += from / 8) {
+    const Outcome o =
+        run(kHunt, kAnywhere, preloaded + "REMATCH_FAIL_FROM=" + std::to_string(from) + " ");
+    INFO("from allocation " << from << " on: status " << o.status << "\n" << o.out);
+    REQUIRE((o.status == 0 || o.status == 2));
+    REQUIRE_FALSE(contains(o.out, "VIOLATED"));
+    if (o.status == 0) break;
+    REQUIRE(contains(o.out, "memory ran out"));
+    ++told;
+  }
+  CHECK(told > 0);
+}
+
 }  // namespace rematch
 
 #endif
