@@ -164,8 +164,9 @@ Tensors Frame::forward(const Function& function, const Tensors& inputs) {
 
 // README.md, section 3: who owns what (N5).
 Holder::~Holder() {
-  frame_->saved_[static_cast<std::size_t>(index_)].holder = nullptr;
   const auto index = static_cast<std::size_t>(index_);
+  // Where memory ran out, the frame has no entry for it.
+  if (index < frame_->saved_.size()) frame_->saved_[index].holder = nullptr;
   for (auto& cache : frame_->caches_) {
     // A cache from before the forward was over knows fewer.
     if (index >= cache->recomputed.size()) continue;
