@@ -27,8 +27,8 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # n
 import rematch  # noqa: E402
 from rematch.safe import judge, judge_model, run  # noqa: E402
 from rematch.safe.judging import Judge  # noqa: E402
-from rematch.safe.run import Target  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
+from rematch.safe.target import Target  # noqa: E402
 
 
 def snapshot():

@@ -16,9 +16,10 @@ from rematch.plan.planner import Planner
 from rematch.plan.report import Plan
 from rematch.plan.step import MakeOptimizer, Step
 from rematch.safe.blocks import Wrapped, chosen_blocks
-from rematch.safe.run import Target, seed_all
+from rematch.safe.generators import seed_all
 from rematch.safe.state import State
 from rematch.safe.switch import known_switch
+from rematch.safe.target import Target
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,

@@ -19,7 +19,8 @@ from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal, w
 from rematch.journal.operators import Execution, Operator, Reader
 from rematch.journal.storages import OPTIMIZER, AllocatorMeter, Curve, StorageMeter
 from rematch.plan.options import Applied, Contexts
-from rematch.safe.run import Target, seed_all
+from rematch.safe.generators import seed_all
+from rematch.safe.target import Target
 
 TAIL = "after the blocks"
 LOSS = "the backward of the loss"

@@ -24,11 +24,13 @@ from rematch.journal.regions import Region, why
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
+from rematch.safe.generators import random_leaves
 from rematch.safe.parts import storages, strided_parts
 from rematch.safe.restore import content_of
-from rematch.safe.run import GRADIENT, Seen, Target, named_arguments, random_leaves, run
+from rematch.safe.run import GRADIENT, Seen, run
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, CLASS, CLOSURE, ENVIRONMENT, GENERATOR, GLOBAL, TAG, Leaf, State
+from rematch.safe.target import Target, named_arguments
 from rematch.safe.values import Identity
 
 CALLER = "caller"

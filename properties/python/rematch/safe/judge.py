@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from rematch.safe.judging import Judge
-from rematch.safe.run import Target
 from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
 from rematch.safe.state import State
+from rematch.safe.target import Target
 from rematch.safe.verdict import Verdict
 
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}

@@ -13,27 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rematch.safe import findings
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
-from rematch.safe.causes import COMPUTED, OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis, diagnose
-from rematch.safe.causes.computations import (
-    COMPILED,
-    ENDLESS,
-    GRAD_MODE,
-    NAMES,
-    NOT_CHECKPOINTED,
-    SIDE_OUTPUT,
-    SWITCH_ADDS,
-    SWITCH_DROPS,
-)
-from rematch.safe.causes.states import is_tensor, unnumbered, whole
+from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
+from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, NOT_CHECKPOINTED, SWITCH_ADDS, SWITCH_DROPS
+from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
+from rematch.safe.generators import random_states, seed_all
 from rematch.safe.process import is_of_process
-from rematch.safe.run import GRADIENT, OUTPUT, Seen, Target, copied, random_states, run, seed_all
+from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape
+from rematch.safe.target import Target, copied
 from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
 
@@ -101,7 +95,7 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
-        self._merge()
+        findings.merge(self.verdict.findings)
         self._measure()
         unseen = self._target.unseen | self._target.state.unseen
         verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
@@ -296,7 +290,7 @@ class Judge:
             for change in dropped[:1]:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
-                self._remark(SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
+                findings.remark(self.verdict.findings, SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
             found = [c for c in found if c not in dropped]
             if found and (seen.reentrant or self._target.common is not None) and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
@@ -317,7 +311,7 @@ class Judge:
         self._stopped.append(variant)
         why = error.partition(": ")[2].removeprefix("does not end: ")
         change = Change("error", "error", "", error, f"does not end: {why}")
-        self._add(Diagnosis(ENDLESS, why, (change,)), variant, scenario).shown.append((variant, scenario))
+        findings.add(self.verdict.findings, Diagnosis(ENDLESS, why, (change,)), variant, scenario)
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
@@ -327,7 +321,7 @@ class Judge:
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
                 finding.shown.append((variant, scenario))
         if alone:
-            self._add(Diagnosis(COMPILED, "", tuple(alone), ""), variant, scenario).shown.append((variant, scenario))
+            findings.add(self.verdict.findings, Diagnosis(COMPILED, "", tuple(alone), ""), variant, scenario)
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""
@@ -378,35 +372,11 @@ class Judge:
             evidence = watch(self._target, scenario, variant, seed, plain, found)
             evidence.differ_alone = frozenset(map(unnumbered, self._differs.get(variant.name, ())))
             evidence.right_otherwise = special and variant not in self._wrong
-            self._known[signature] = [self._add(d, variant, scenario) for d in diagnose(evidence)]
+            told = self.verdict.findings
+            self._known[signature] = [findings.add(told, d, variant, scenario) for d in diagnose(evidence)]
         for finding in self._known[signature]:
             if (variant, scenario) not in finding.shown:
                 finding.shown.append((variant, scenario))
-
-    def _add(self, diagnosis: Diagnosis, variant: Variant, scenario: Scenario) -> Finding:
-        cause, about = diagnosis.cause, diagnosis.about
-        first, *rest = diagnosis.explains
-        for finding in self.verdict.findings:
-            # What a computation is about reads otherwise in every scenario.
-            same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
-            if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
-                break
-        else:
-            names = dict.fromkeys(c.name for c in rest if c.name != first.name)
-            finding = Finding(cause, about, diagnosis.says, diagnosis.advice, more=list(names))
-            self.verdict.findings.append(finding)
-        finding.note(variant.name, first, diagnosis.detail, scenario)
-        return finding
-
-    def _remark(self, cause: Cause, about: str, what: str, scenario: Scenario) -> None:
-        for old in self.verdict.findings:
-            if old.cause is cause and old.about == about:
-                old.shown.append((OWN, scenario))
-                return
-        says, advice = cause.says.format(name=about), cause.advice
-        finding = Finding(cause, about, says, advice, [(OWN, scenario)], remark=True)
-        finding.note(OWN.name, Change(about, "remark", None, None, what), "", scenario)
-        self.verdict.findings.append(finding)
 
     def _accepted(self, change: Change) -> bool:
         if self._target.switch is not None and change.kind == "flag" and change.after:
@@ -422,25 +392,6 @@ class Judge:
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
         return self._plain[key]
-
-    def _merge(self) -> None:
-        """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
-        other ways in other scenarios. So does a state that has no gradient because it was kept from another forward."""
-        findings = self.verdict.findings
-        states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
-        for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE, SIDE_OUTPUT)]:
-            owners = states
-            if vague.cause is SIDE_OUTPUT:
-                owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
-            elif all(scenario.steps > 1 for _, scenario in vague.shown):
-                # What a second step computes follows from what the first left.
-                owners = [f for f in findings if f is not vague and not f.remark]
-            owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
-            if owner is not None:
-                owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
-                for name, symptom in vague.symptoms.items():
-                    owner.note(name, *symptom)
-                findings.remove(vague)
 
     def _measure(self) -> None:
         """What is saved for the backward, and what a model that checkpoints inside leaves out."""
@@ -462,7 +413,7 @@ class Judge:
         if wrapped.names and missed:
             others = [name for name in reached if name not in missed]
             what = f"only {_list(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
-            self._remark(NOT_CHECKPOINTED, _list(missed), what, FIRST)
+            findings.remark(self.verdict.findings, NOT_CHECKPOINTED, _list(missed), what, FIRST)
         self._look_at_names(model)
 
     def _look_at_names(self, model: nn.Module) -> None:
@@ -474,7 +425,7 @@ class Judge:
         other = [name for name, _ in model.named_parameters(remove_duplicate=False) if name not in kept]
         if other:
             what = f"{len(other)} names of parameters are in named_parameters() alone"
-            self._remark(NAMES, other[0], what, FIRST)
+            findings.remark(self.verdict.findings, NAMES, other[0], what, FIRST)
 
     def _tell(self, number: int, count: int, name: str) -> None:
         passed = time.monotonic() - self._begin

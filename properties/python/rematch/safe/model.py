@@ -15,9 +15,9 @@ from torch.utils._pytree import tree_map
 from rematch.journal.journal import hooked
 from rematch.journal.regions import plain, told
 from rematch.safe.blocks import Wrapped, chosen_blocks
+from rematch.safe.generators import random_states, set_random_states
 from rematch.safe.judge import judge, refuse_lazy
 from rematch.safe.process import Process
-from rematch.safe.run import random_states, set_random_states
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
 from rematch.safe.verdict import Finding, Verdict, reservations

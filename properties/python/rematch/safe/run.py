@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -19,11 +18,12 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.journal import regions
 from rematch.safe import wide
+from rematch.safe.generators import random_leaves, seed_all
 from rematch.safe.parts import storages
-from rematch.safe.process import DoesNotEnd, Process, stopped_after, why_not_stopped
+from rematch.safe.process import DoesNotEnd, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, GENERATOR, RETURNED, TAG, Leaf, State
-from rematch.safe.tape import Tape
+from rematch.safe.target import Target, copied, has_history, named_arguments, weighted
 from rematch.safe.values import Extent, parts_of
 
 OUTPUT, GRADIENT = "output", "gradient"
@@ -32,136 +32,6 @@ PATIENCE, TIMES = 20.0, 50
 """A run is given so many seconds, and so many times that of the slowest plain one before."""
 AFTERWARDS = "after the backward, "
 """Begins the name of what was returned, as it is then."""
-
-
-class Target:
-    """What is judged, with its arguments; `make` makes it anew for every run instead."""
-
-    def __init__(
-        self,
-        target: Callable[..., Any] | None,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        make: Callable[[], Callable[..., Any]] | None = None,
-        loss: Callable[[Any], Tensor] | None = None,
-        switch: Callable[[Any, bool], None] | None = None,
-        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    ) -> None:
-        self.make, self.loss, self.switch, self.within = make, loss, switch, within
-        self.args, self.kwargs = args, dict(kwargs)
-        self.before, self.process = random_states(), Process()
-        self.is_model = False
-        """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
-        self.common: set[str] | None = None
-        """Names of the outputs that are returned with the switch off and on; None: all are."""
-        self.copies = Copies()
-        self.slowest = -1.0
-        """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
-        self.unseen: dict[str, str] = {}
-        """What no run sees, each with why."""
-        self.tape: Tape | None = None
-        """Replaces the clock and the randomness of the system in every run; None: they are read."""
-        if make is not None:
-            seed_all(0)
-            target = make()
-        assert target is not None
-        self.function = target
-        self.state = State(self._roots()).kept()
-        self.process.look_at(self.state.functions())
-        given = self._given()
-        self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
-        self.asked = [name for name, t in given.items() if t.requires_grad]
-        self.grads = self.asked or self.floats
-        """The inputs that get gradients: those that require grad, all floating ones where none does."""
-
-    @property
-    def name(self) -> str:
-        """What the report calls it."""
-        function = self.function
-        while hasattr(function, "func"):
-            function = function.func
-        return str(getattr(function, "__qualname__", None) or type(function).__name__)
-
-    def begin(self, seed: int) -> None:
-        """Everything is as before the first run."""
-        if self.make is not None:
-            seed_all(0)
-            self.copies, self.function = Copies(), self.make()
-            self.unseen.update(self.state.unseen)
-            self.state = State(self._roots()).kept()
-        self.state.restore()
-        seed_all(seed)
-
-    def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
-        """Where none was given: the model's own, or a weighted sum of the outputs. Those that only one side of the
-        switch returns, such as a cache, are left out."""
-        own = None
-        # The loss may be a property that refuses.
-        with suppress(Exception):
-            own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
-        if self.is_model and isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
-            return own
-        return _weighted([t for name, t in outputs.items() if self.common is None or name in self.common])
-
-    def end(self) -> None:
-        """Everything is as the user handed it over."""
-        self.process.restore()
-        self.state.restore()
-        self.unseen.update(self.state.unseen)
-        set_random_states(self.before)
-
-    def inputs(
-        self, grads: Sequence[str], microbatch: int, in_float64: bool = False
-    ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
-        """Fresh arguments, and the leaves among them that get gradients by name. What is passed
-        are copies of leaves, as activations are, so that they may be written in place."""
-        memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
-        leaves: dict[str, Tensor] = {}
-        for name, t in self._given().items():
-            fresh = wide.widened(t.detach().clone()) if in_float64 else t.detach().clone()
-            if microbatch and name in self.floats:
-                fresh = fresh * (1 + microbatch / 2)
-            if name in grads:
-                leaves[name] = fresh.detach().requires_grad_()
-                # Two leaves may get one tensor as their gradients, to which the next backward adds twice
-                # (https://github.com/pytorch/pytorch/issues/34082).
-                leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
-                fresh = leaves[name].clone()
-            memo[id(t)] = fresh
-        for t in self._given().values():
-            # What a caller has hung on a tensor comes with it; what a subclass has there, the copy has as well.
-            hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
-            for part in State({"": hung}).tensors().values():
-                memo.setdefault(id(part), part.detach().clone())
-            memo[id(t)].__dict__.update(copy.deepcopy(hung, memo))
-        args = [self._again(f"input {i}", value, memo) for i, value in enumerate(self.args)]
-        return args, {key: self._again(f"input {key}", value, memo) for key, value in self.kwargs.items()}, leaves
-
-    def _again(self, name: str, value: Any, memo: dict[int, Any]) -> Any:
-        try:
-            return copy.deepcopy(value, memo)
-        except Exception as error:
-            # Such as a file, or an iterator: every run gets the same.
-            self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({regions.why(error)})"
-            return value
-
-    def _arguments(self) -> dict[str, Any]:
-        return named_arguments(self.args, self.kwargs)
-
-    def _given(self) -> dict[str, Tensor]:
-        modules = State(self._arguments()).modules()
-        parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
-        return {name: t for name, t in State(self._arguments()).tensors(tags=False).items() if id(t) not in parts}
-
-    def _roots(self) -> dict[str, Any]:
-        roots: dict[str, Any] = {"": self.function}
-        roots.update(State(self._arguments()).modules())
-        return roots
-
-
-def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the names that reports use."""
-    return {**{f"input {i}": a for i, a in enumerate(args)}, **{f"input {k}": a for k, a in kwargs.items()}}
 
 
 @dataclass
@@ -184,67 +54,6 @@ class Seen:
     """One of them had use_reentrant=True."""
     saved: int = 0
     """Bytes that autograd kept for the backward beside parameters and buffers; only where a forward alone ran."""
-
-
-def seed_all(seed: int) -> None:
-    """Sets the generators of PyTorch, NumPy and Python."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-
-
-def random_states() -> dict[str, Any]:
-    """The states of all default generators."""
-    states = {"PyTorch": torch.get_rng_state(), "NumPy": np.random.get_state(), "Python": random.getstate()}
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        states["CUDA"] = torch.cuda.get_rng_state_all()
-    return states
-
-
-def set_random_states(states: Mapping[str, Any]) -> None:
-    """Puts back what random_states() returned."""
-    torch.set_rng_state(states["PyTorch"])
-    np.random.set_state(states["NumPy"])
-    random.setstate(states["Python"])
-    if "CUDA" in states:
-        torch.cuda.set_rng_state_all(states["CUDA"])
-
-
-def random_leaves(of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
-    """The states of the default generators as leaves."""
-    states = random_states()
-    found = {
-        "the random state of PyTorch": Leaf(GENERATOR, of_tensor(states["PyTorch"])),
-        "the random state of numpy": Leaf(GENERATOR, repr(states["NumPy"][1:3])),
-        "the random state of random": Leaf(GENERATOR, states["Python"]),
-    }
-    for index, state in enumerate(states.get("CUDA", ())):
-        found[f"the random state of cuda:{index}"] = Leaf(GENERATOR, of_tensor(state))
-    return found
-
-
-def copied(t: Tensor) -> Tensor:
-    """The values of a tensor, which nothing changes any more."""
-    return t.detach().clone()
-
-
-class Copies:
-    """Copies of tensors: runs in which a tensor has the same values share one."""
-
-    def __init__(self) -> None:
-        self._last: dict[int | str, Tensor] = {}
-
-    def __call__(self, t: Tensor, name: str = "") -> Tensor:
-        """The values of `t`, which nothing changes any more. Under one name, or without one of one object, equal
-        copies are the same."""
-        if type(t) not in (Tensor, nn.Parameter) or t.layout != torch.strided or t.is_nested or t.is_meta:
-            return copied(t)
-        key, fresh = name or id(t), t.detach()
-        last = self._last.get(key)
-        same = last is not None and (last.dtype, last.device) == (fresh.dtype, fresh.device)
-        if last is None or not same or not torch.equal(last, fresh):
-            last = self._last[key] = fresh.clone()
-        return last
 
 
 def run(
@@ -389,16 +198,16 @@ class _Step:
         outputs = State({"output": returned}).tensors()
         for name, output in outputs.items():
             seen.values[name + where] = Leaf(OUTPUT, copied(output))
-            seen.flags[name + where] = _has_history(output)
+            seen.flags[name + where] = has_history(output)
         beside = {n: t for n, t in target.state.tensors().items() if id(t) not in before}
         for name in target.state.derived():
             beside.pop(name, None)
         for name, t in beside.items():
             if t.is_floating_point():
-                seen.flags[name + where] = _has_history(t)
+                seen.flags[name + where] = has_history(t)
         loss = target.loss(returned) if target.loss is not None else target.loss_of(returned, outputs)
         # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
-        return [loss, _weighted([t for t in beside.values() if not t.is_leaf])]
+        return [loss, weighted([t for t in beside.values() if not t.is_leaf])]
 
     def _backward(self, loss: Any) -> None:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
@@ -455,30 +264,9 @@ def _answers(value: Any, name: str = "output") -> dict[str, Any]:
     return found
 
 
-def _has_history(t: Tensor) -> bool:
-    return t.requires_grad and (t.grad_fn is not None or t.is_leaf)
-
-
 def _device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     tensors = State(named_arguments(args, kwargs)).tensors().values()
     return next((t.device.type for t in tensors), "cpu")
-
-
-def _weighted(outputs: Sequence[Tensor]) -> Tensor | None:
-    """A sum in which every element has a weight of its own, the same in every run."""
-    weights = torch.Generator().manual_seed(11)
-    total: Tensor | None = None
-    for output in outputs:
-        if not _has_history(output):
-            continue
-        if output.is_nested:
-            output = torch.cat([part.reshape(-1) for part in output.unbind()])
-        if output.is_complex():
-            output = torch.view_as_real(output)
-        w = torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
-        part = (output * w).sum().float()
-        total = part if total is None else total + part.to(total.device)
-    return total
 
 
 def _update(parameters: Any) -> None:

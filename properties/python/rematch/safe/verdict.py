@@ -89,7 +89,8 @@ class Finding:
 
     def _excuse(self, variant: Variant, scenario: Scenario) -> str:
         if scenario.forwards > 1 and (not self.computed or self.cause is IN_BACKWARD):
-            # Nothing is computed of it, or only a hook of the backward, such as an optimizer's, is not made for it.
+            # Outputs and gradients are right, or a hook of the backward, such as an optimizer's, is used in a way that
+            # it is not made for.
             return scenario.name
         if variant.own and scenario.frozen and self.cause is NO_INPUT:
             return BEHIND_FROZEN.documented

@@ -90,13 +90,23 @@ def test_with_a_budget_the_backward_draws_another_mask(compiled):
     assert {"input_gradient", "random state"} <= found
 
 
+def saved_after_forward(records):
+    return [next(b["saved"] for b in r["bytes"] if b["moment"] == "after_forward") for r in records]
+
+
+def test_the_random_state_in_a_graph_is_no_saved_tensor(compiled):
+    records = compiled().both(run_of(chain("dropout", input=(2, 3), plan=plan(segment(0, 1)), protocol=TRAINABLE)))
+    plain, checkpointed = saved_after_forward(records)
+    # The input of the segment is six floats.
+    assert checkpointed <= plain + 24
+
+
 def test_a_lower_budget_saves_fewer_bytes(compiled):
     case = chain("relu", "layer_norm", "linear", "sigmoid", "linear", "relu", input=(9, 8), protocol=TRAINABLE)
 
     def saved(budget):
         subject = compiled("--compile aot_eager --budget 0")
-        records = subject.both(run_of({**case, "options": {"budget": budget}}))
-        return [next(b["saved"] for b in r["bytes"] if b["moment"] == "after_forward") for r in records]
+        return saved_after_forward(subject.both(run_of({**case, "options": {"budget": budget}})))
 
     plain, all_kept = saved("1")
     assert plain == all_kept

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from cases import chain, run_of
+from cases import chain, run_of, segment
 
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.modules import MODULES
@@ -74,6 +74,16 @@ def test_equal_runs_of_a_case_with_the_layer_are_equal(torch_subject, layer):
     first, second = torch_subject.record(**run), torch_subject.record(**run)
     assert "error" not in first
     assert first == second
+
+
+def test_copies_that_autograd_makes_are_no_results(torch_subject):
+    """clamp_min_() copies its operand where gradients are recorded, and a reentrant forward does not record."""
+    own = {"kind": "custom", "layer": "nn.HingeEmbeddingLoss.0: N ... -> N ..."}
+    reentrant = {"segments": [segment(0, 1, "reentrant")]}
+    case = chain(own, input=(1, 6, 2), plan=reentrant, protocol={"input_requires_grad": True})
+    _, record = torch_subject.agreed(case)
+    results = [{v["op"] for v in record["values"] if v.get("execution", 0) == n and not v.get("saved")} for n in (0, 1)]
+    assert "aten::clamp_min_" in results[0] and results[0] == results[1] and "aten::clone" not in results[0]
 
 
 def test_shapes_that_do_not_fit_are_refused():

@@ -146,8 +146,8 @@ SWALLOWS = Cause(
 )
 PARAMETER_HOOK = Cause(
     "hook-of-parameter",
-    "A hook of {name} runs once for each region that uses it, as each is a backward of its own, and its result counts "
-    "more than once",
+    "A hook of {name} runs once for each region that uses it, on that region's part of the gradient, because the "
+    "recomputation of each has a backward of its own",
     "Use use_reentrant=False, or change gradients after backward() has returned.",
 )
 NAMES = Cause(

@@ -1,0 +1,60 @@
+"""The findings of a verdict as they come: one for each cause, whatever scenarios show it."""
+
+from __future__ import annotations
+
+from rematch.safe.causes import OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis
+from rematch.safe.causes.computations import GRAD_MODE, SIDE_OUTPUT
+from rematch.safe.causes.states import whole
+from rematch.safe.compare import Change
+from rematch.safe.scenarios import OWN, Scenario, Variant
+from rematch.safe.verdict import Finding
+
+
+def add(findings: list[Finding], diagnosis: Diagnosis, variant: Variant, scenario: Scenario) -> Finding:
+    """Notes a diagnosis of a run, which is returned as the finding that has its cause."""
+    cause, about = diagnosis.cause, diagnosis.about
+    first, *rest = diagnosis.explains
+    for finding in findings:
+        # What a computation is about reads otherwise in every scenario.
+        same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
+        if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
+            break
+    else:
+        names = dict.fromkeys(c.name for c in rest if c.name != first.name)
+        finding = Finding(cause, about, diagnosis.says, diagnosis.advice, more=list(names))
+        findings.append(finding)
+    finding.note(variant.name, first, diagnosis.detail, scenario)
+    if (variant, scenario) not in finding.shown:
+        finding.shown.append((variant, scenario))
+    return finding
+
+
+def remark(findings: list[Finding], cause: Cause, about: str, what: str, scenario: Scenario) -> None:
+    """Notes once what is not wrong."""
+    for old in findings:
+        if old.cause is cause and old.about == about:
+            old.shown.append((OWN, scenario))
+            return
+    says, advice = cause.says.format(name=about), cause.advice
+    finding = Finding(cause, about, says, advice, [(OWN, scenario)], remark=True)
+    finding.note(OWN.name, Change(about, "remark", None, None, what), "", scenario)
+    findings.append(finding)
+
+
+def merge(findings: list[Finding]) -> None:
+    """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
+    other ways in other scenarios. So does a state that has no gradient because it was kept from another forward."""
+    states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
+    for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE, SIDE_OUTPUT)]:
+        owners = states
+        if vague.cause is SIDE_OUTPUT:
+            owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
+        elif all(scenario.steps > 1 for _, scenario in vague.shown):
+            # What a second step computes follows from what the first left.
+            owners = [f for f in findings if f is not vague and not f.remark]
+        owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
+        if owner is not None:
+            owner.shown += [shown for shown in vague.shown if shown not in owner.shown]
+            for name, symptom in vague.symptoms.items():
+                owner.note(name, *symptom)
+            findings.remove(vague)

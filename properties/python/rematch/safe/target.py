@@ -1,0 +1,193 @@
+"""What is judged, with its arguments: a module or a function, as it was before the first run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rematch.journal.regions import why
+from rematch.safe import wide
+from rematch.safe.generators import random_states, seed_all, set_random_states
+from rematch.safe.process import Process
+from rematch.safe.state import State
+from rematch.safe.tape import Tape
+
+
+class Target:
+    """What is judged, with its arguments; `make` makes it anew for every run instead."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any] | None,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        make: Callable[[], Callable[..., Any]] | None = None,
+        loss: Callable[[Any], Tensor] | None = None,
+        switch: Callable[[Any, bool], None] | None = None,
+        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self.make, self.loss, self.switch, self.within = make, loss, switch, within
+        self.args, self.kwargs = args, dict(kwargs)
+        self.before, self.process = random_states(), Process()
+        self.is_model = False
+        """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
+        self.common: set[str] | None = None
+        """Names of the outputs that are returned with the switch off and on; None: all are."""
+        self.copies = Copies()
+        self.slowest = -1.0
+        """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
+        self.unseen: dict[str, str] = {}
+        """What no run sees, each with why."""
+        self.tape: Tape | None = None
+        """Replaces the clock and the randomness of the system in every run; None: they are read."""
+        if make is not None:
+            seed_all(0)
+            target = make()
+        assert target is not None
+        self.function = target
+        self.state = State(self._roots()).kept()
+        self.process.look_at(self.state.functions())
+        given = self._given()
+        self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
+        self.asked = [name for name, t in given.items() if t.requires_grad]
+        self.grads = self.asked or self.floats
+        """The inputs that get gradients: those that require grad, all floating ones where none does."""
+
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+        function = self.function
+        while hasattr(function, "func"):
+            function = function.func
+        return str(getattr(function, "__qualname__", None) or type(function).__name__)
+
+    def begin(self, seed: int) -> None:
+        """Everything is as before the first run."""
+        if self.make is not None:
+            seed_all(0)
+            self.copies, self.function = Copies(), self.make()
+            self.unseen.update(self.state.unseen)
+            self.state = State(self._roots()).kept()
+        self.state.restore()
+        seed_all(seed)
+
+    def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
+        """Where none was given: the model's own, or a weighted sum of the outputs. Those that only one side of the
+        switch returns, such as a cache, are left out."""
+        own = None
+        # The loss may be a property that refuses.
+        with suppress(Exception):
+            own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
+        if self.is_model and isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
+            return own
+        return weighted([t for name, t in outputs.items() if self.common is None or name in self.common])
+
+    def end(self) -> None:
+        """Everything is as the user handed it over."""
+        self.process.restore()
+        self.state.restore()
+        self.unseen.update(self.state.unseen)
+        set_random_states(self.before)
+
+    def inputs(
+        self, grads: Sequence[str], microbatch: int, in_float64: bool = False
+    ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
+        """Fresh arguments, and the leaves among them that get gradients by name. What is passed
+        are copies of leaves, as activations are, so that they may be written in place."""
+        memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
+        leaves: dict[str, Tensor] = {}
+        for name, t in self._given().items():
+            fresh = wide.widened(t.detach().clone()) if in_float64 else t.detach().clone()
+            if microbatch and name in self.floats:
+                fresh = fresh * (1 + microbatch / 2)
+            if name in grads:
+                leaves[name] = fresh.detach().requires_grad_()
+                # Two leaves may get one tensor as their gradients, to which the next backward adds twice
+                # (https://github.com/pytorch/pytorch/issues/34082).
+                leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
+                fresh = leaves[name].clone()
+            memo[id(t)] = fresh
+        for t in self._given().values():
+            # What a caller has hung on a tensor comes with it; what a subclass has there, the copy has as well.
+            hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
+            for part in State({"": hung}).tensors().values():
+                memo.setdefault(id(part), part.detach().clone())
+            memo[id(t)].__dict__.update(copy.deepcopy(hung, memo))
+        args = [self._again(f"input {i}", value, memo) for i, value in enumerate(self.args)]
+        return args, {key: self._again(f"input {key}", value, memo) for key, value in self.kwargs.items()}, leaves
+
+    def _again(self, name: str, value: Any, memo: dict[int, Any]) -> Any:
+        try:
+            return copy.deepcopy(value, memo)
+        except Exception as error:
+            # Such as a file, or an iterator: every run gets the same.
+            self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({why(error)})"
+            return value
+
+    def _arguments(self) -> dict[str, Any]:
+        return named_arguments(self.args, self.kwargs)
+
+    def _given(self) -> dict[str, Tensor]:
+        modules = State(self._arguments()).modules()
+        parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
+        return {name: t for name, t in State(self._arguments()).tensors(tags=False).items() if id(t) not in parts}
+
+    def _roots(self) -> dict[str, Any]:
+        roots: dict[str, Any] = {"": self.function}
+        roots.update(State(self._arguments()).modules())
+        return roots
+
+
+def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that reports use."""
+    return {**{f"input {i}": a for i, a in enumerate(args)}, **{f"input {k}": a for k, a in kwargs.items()}}
+
+
+def copied(t: Tensor) -> Tensor:
+    """The values of a tensor, which nothing changes any more."""
+    return t.detach().clone()
+
+
+class Copies:
+    """Copies of tensors: runs in which a tensor has the same values share one."""
+
+    def __init__(self) -> None:
+        self._last: dict[int | str, Tensor] = {}
+
+    def __call__(self, t: Tensor, name: str = "") -> Tensor:
+        """The values of `t`, which nothing changes any more. Under one name, or without one of one object, equal
+        copies are the same."""
+        if type(t) not in (Tensor, nn.Parameter) or t.layout != torch.strided or t.is_nested or t.is_meta:
+            return copied(t)
+        key, fresh = name or id(t), t.detach()
+        last = self._last.get(key)
+        same = last is not None and (last.dtype, last.device) == (fresh.dtype, fresh.device)
+        if last is None or not same or not torch.equal(last, fresh):
+            last = self._last[key] = fresh.clone()
+        return last
+
+
+def has_history(t: Tensor) -> bool:
+    return t.requires_grad and (t.grad_fn is not None or t.is_leaf)
+
+
+def weighted(outputs: Sequence[Tensor]) -> Tensor | None:
+    """A sum in which every element has a weight of its own, the same in every run."""
+    weights = torch.Generator().manual_seed(11)
+    total: Tensor | None = None
+    for output in outputs:
+        if not has_history(output):
+            continue
+        if output.is_nested:
+            output = torch.cat([part.reshape(-1) for part in output.unbind()])
+        if output.is_complex():
+            output = torch.view_as_real(output)
+        w = torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
+        part = (output * w).sum().float()
+        total = part if total is None else total + part.to(total.device)
+    return total
