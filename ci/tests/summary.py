@@ -10,6 +10,7 @@ import xml.etree.ElementTree as xml
 from collections import Counter
 
 SLOWEST = 3
+LAST_LINES = 20
 # Texts that tests print when they skip themselves, in the order in which they are looked for.
 REASONS = (
     (r"no CUDA device was found", "no CUDA device was found"),
@@ -27,6 +28,10 @@ def reason_of(text):
     return found[1].strip() if found else "no reason was given"
 
 
+def last_lines(text):
+    return ["    " + line for line in text.splitlines() if line.strip()][-LAST_LINES:]
+
+
 def summary(root):
     tests = root.findall("testcase")
     failed = [t for t in tests if t.find("failure") is not None]
@@ -39,7 +44,7 @@ def summary(root):
     slowest = sorted(tests, key=lambda t: -float(t.get("time") or 0))[:SLOWEST]
     lines += [f"  {float(t.get('time') or 0):6.1f} s  {t.get('name')}" for t in slowest]
     for test in failed:
-        lines.append(f"FAILED {test.get('name')}")
+        lines += [f"FAILED {test.get('name')}", *last_lines(test.findtext("system-out") or "")]
     if failed:
         again = re.sub(r"([^\w ])", r".", failed[0].get("name"))
         lines.append(f"again: ctest --preset release -R {shlex.quote(again)}")

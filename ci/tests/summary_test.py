@@ -17,7 +17,10 @@ explicitly with message:
   no CUDA device was found</system-out></testcase>
 <testcase name="gpu b" time="0" status="notrun"><system-out>no CUDA device was found</system-out></testcase>
 <testcase name="py" time="0" status="notrun"><system-out>skipped: no sbatch</system-out></testcase>
-<testcase name="a (b) fails" time="1" status="fail"><failure message=""/></testcase>
+<testcase name="a (b) fails" time="1" status="fail"><failure message=""/>
+<system-out>E  1 is 2
+
+1 failed</system-out></testcase>
 </testsuite>"""
 
 
@@ -32,6 +35,8 @@ def main():
         "     1.0 s  a (b) fails",
         "     0.5 s  one",
         "FAILED a (b) fails",
+        "    E  1 is 2",
+        "    1 failed",
         "again: ctest --preset release -R 'a .b. fails'",
     ]
     if lines != expected:

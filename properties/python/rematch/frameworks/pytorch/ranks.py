@@ -165,8 +165,9 @@ class Ranks:
                 os._exit(0)
             os.ftruncate(self._said[rank], 0)
             os.lseek(self._said[rank], 0, os.SEEK_SET)
-            connection.send(self._work(job, rank, groups[ranks]))
+            # All ranks have answered the last job. Before that, one may still be connecting to its groups.
             _let_go_of_groups(groups.values())
+            connection.send(self._work(job, rank, groups[ranks]))
 
     def _lose(self, dead: set[int], silent: set[int], answers: dict[int, Any]) -> None:
         silent = silent - dead
