@@ -162,14 +162,13 @@ class Watch(Regions):
 
     def begin(self, region: Region, recomputes: bool) -> Any:
         """Notes what runs from here on, if it is a forward, or the recomputation of one that was noted."""
-        args, region.args = region.args, ()
         if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
             return None
         modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
         try:
             around = forward.around if forward is not None else (modules.at(sys._getframe(), None) or ("",))[0]
             execution = Computation(around, region.reentrant)
-            execution.take(modules, (args, region.kwargs))
+            execution.take(modules, (region.args, region.kwargs))
         except Exception as error:
             self._unseen(f"a region: {why(error)}")
             return None
