@@ -109,8 +109,6 @@ class TorchModel:
     injection: Injection = field(default_factory=Injection)
     custom: Mapping[str, CustomLayer] = field(default_factory=dict)
     """The subject's own layers, by their declarations."""
-    wrapped: dict[Segment, nn.Module] = field(default_factory=dict)
-    """Segments as modules, for checkpoints that wrap a module once and call it often."""
 
     def __post_init__(self) -> None:
         case, model, arrays = self.request.case, self.request.model, self.request.arrays
