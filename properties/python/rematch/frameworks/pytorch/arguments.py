@@ -1,4 +1,4 @@
-"""Arguments and results of segments that are not just tensors."""
+"""How checkpoint() is called, and arguments and results of segments that are not just tensors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ Values = tuple[Tensor, ...]
 
 FEATURES = ("nested_inputs", "keyword_inputs", "emptied_inputs", "nested_outputs")
 """The features of cases that have any of it."""
+
+FORM = "checkpoint"
+DECORATOR = "decorator"
+"""The option of a case whose segments checkpoint() decorates, and does not call."""
 
 _OTHERS = {"scale": 2, "causal": True, "mask": None}
 """Arguments that are handed by keyword beside tensors."""

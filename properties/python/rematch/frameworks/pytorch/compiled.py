@@ -293,6 +293,7 @@ class CompiledSubject(TorchSubject):
         # Fused kernels of inductor may round what torch.nn computes by several operators.
         layers = LAYERS if compilation.backend == "inductor" else (*LAYERS, *library())
         super().__init__(name, variant=variant, observe="saved", layers=layers, lacks=lacks)
+        self._without(arguments.FORM)
         if compilation.around or compilation.budget is not None:
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)
@@ -333,10 +334,6 @@ class CompiledSubject(TorchSubject):
         # A measurement of guards, which are not used here. It flushes the caches of the processor.
         guards.profile_guard_manager = lambda *_: 0.0
         logging.getLogger("torch").setLevel(logging.ERROR)
-
-    def _without(self, option: str) -> None:
-        for table in (self.options, self.shares):
-            table.pop(option, None)
 
     def implements(self, features: Sequence[str]) -> list[str]:
         found = [f for f in super().implements(features) if f not in NOT_COMPILED]

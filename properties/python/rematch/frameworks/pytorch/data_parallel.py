@@ -30,6 +30,7 @@ from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Forward, wire
 from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.parallel_model import DdpModel
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
@@ -136,7 +137,8 @@ class DataParallelSubject(TorchSubject):
         self._splits = kind in ("tp", "fsdp2_tp")
         """Ranks split layers."""
         super().__init__(name, variant=variant, observe="cheap" if self._splits else "saved", **rest)
-        self.options, self.shares = OPTIONS[kind], SHARES[kind]
+        self._without(INFERENCE)
+        self.options, self.shares = OPTIONS[kind] | self.options, SHARES[kind] | self.shares
         self._kind = kind
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
-from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, Values, flat, handed, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import function_of
 from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
@@ -27,7 +27,7 @@ from rematch.subjects.steps import TrialError
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
 """A function with the signature of torch.utils.checkpoint.checkpoint()."""
-_HAS_DEFAULT = {n for n, p in signature(checkpoint).parameters.items() if p.default is not p.empty}
+HAS_DEFAULT = {n for n, p in signature(checkpoint).parameters.items() if p.default is not p.empty}
 
 
 @dataclass
@@ -301,7 +301,7 @@ class TorchModel:
                 run = partial(run, state=state)
             else:
                 keywords["state"] = state
-            if "function" in _HAS_DEFAULT and segment.begin % 2 == 1:
+            if self.request.case.options.get(FORM) == DECORATOR:
                 returned = self.checkpoint(**options)(run)(segment, *given, **keywords)
             else:
                 returned = self.checkpoint(run, segment, *given, **options, **keywords)
@@ -310,7 +310,7 @@ class TorchModel:
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
         elsewhere. The reentrant variant has none, and no scope is to reach into what it nests."""
-        if self._own and "early_stop" in _HAS_DEFAULT and not self._nests:
+        if self._own and "early_stop" in HAS_DEFAULT and not self._nests:
             if not choice.reentrant and not choice.early_stop:
                 options["early_stop"] = False
             return nullcontext()

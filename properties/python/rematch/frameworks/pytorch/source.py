@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
@@ -108,13 +109,13 @@ class TorchSource(Source):
             given = [*given[:first], *(f"{value}={value}" for value in given[first:])]
         options, segments = self._options(segment), self.case.plan.segments if self.unit else ()
         units = [f"segment{k}" for k, unit in enumerate(segments) if unit is segment]
-        through, plain = call("checkpoint", name, *given, *options), call(name, *given)
-        if units and self.unit == "checkpoint around":
-            through = call("checkpoint", f"partial({units[0]}, {name})", *given, *options)
-            plain = call(*units, name, *given)
-        elif units:
-            through = call(*units, "checkpoint", name, *given, *options)
-            plain = call(*units, name, *given)
+        around = bool(units) and self.unit == "checkpoint around"
+        run = f"partial({units[0]}, {name})" if around else name
+        if self.case.options.get(FORM) == DECORATOR:
+            checkpointed = [call(call("checkpoint", *options), run), *given]
+        else:
+            checkpointed = ["checkpoint", run, *given, *options]
+        through, plain = call(*([] if around else units), *checkpointed), call(*units, name, *given)
         nested = segment.choice.nested_outputs
         target = "returned" if nested else ", ".join(made)
         lines = [f"{target} = {through} if checkpointed else {plain}"]
