@@ -189,8 +189,8 @@ class CompiledModel(TorchModel):
         return run
 
     def _broken(self, begin: int, end: int, checkpointed: bool) -> Callable[..., Values]:
-        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what it
-        uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
+        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what
+        it uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
         belongs to that: a break within what others share, a layer's function say, is an error."""
         names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
         names["whole"] = torch._dynamo.error_on_graph_break
@@ -255,17 +255,12 @@ class CompiledModel(TorchModel):
 
     def _with_options(self, segment: Segment) -> _Segment:
         choice = segment.choice
-        options: dict[str, Any] = {"use_reentrant": choice.reentrant}
-        if not choice.preserve_rng:
-            options["preserve_rng_state"] = False
-        if not choice.reentrant:
-            check = "none" if choice.determinism == "none" else "default"
-            options |= {"early_stop": choice.early_stop, "determinism_check": check}
-            if choice.keep:
-                kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
-                options["context_fn"] = partial(contexts_of, partial(_policy, kept))
-            elif policy := policy_of(self.request.case, segment):
-                options["context_fn"] = contexts_by(policy, self.watch)
+        options = arguments.keywords_of(choice)
+        if not choice.reentrant and choice.keep:
+            kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
+            options["context_fn"] = partial(contexts_of, partial(_policy, kept))
+        elif policy := policy_of(self.request.case, segment):
+            options["context_fn"] = contexts_by(policy, self.watch)
         nested = map(self._with_options, segment.nested)
         return _Segment(segment.begin, segment.end, options, tuple(nested))
 

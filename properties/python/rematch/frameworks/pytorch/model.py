@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
-from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, Values, flat, handed, nested, received
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, Values, flat, handed, keywords_of, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import function_of
 from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
@@ -278,12 +278,7 @@ class TorchModel:
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         choice = segment.choice
-        options: dict[str, Any] = {"use_reentrant": choice.reentrant}
-        # Usual options are left out: a checkpoint of the user's own need not know every one.
-        if not choice.preserve_rng:
-            options["preserve_rng_state"] = False
-        if not choice.reentrant and choice.determinism == "none":
-            options["determinism_check"] = "none"
+        options = keywords_of(choice)
         if not choice.reentrant and choice.keep:
             kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
             options |= contexts_for(kept, self.watch, self._own)
@@ -311,9 +306,8 @@ class TorchModel:
         """Says it by the option where there is one and no scope could override it, by a scope
         elsewhere. The reentrant variant has none, and no scope is to reach into what it nests."""
         if self._own and "early_stop" in HAS_DEFAULT and not self._nests:
-            if not choice.reentrant and not choice.early_stop:
-                options["early_stop"] = False
             return nullcontext()
+        options.pop("early_stop", None)
         return nullcontext() if choice.reentrant else set_checkpoint_early_stop(choice.early_stop)
 
     def _run_sequential(self, state: Forward, values: Values) -> Values:

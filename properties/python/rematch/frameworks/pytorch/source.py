@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
@@ -9,7 +10,7 @@ from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
-from rematch.frameworks.pytorch.arguments import DECORATOR, FORM
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, keywords_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
@@ -124,15 +125,12 @@ class TorchSource(Source):
     def _options(self, segment: Segment) -> list[str]:
         choice, own = segment.choice, self.framework.own
         known = {} if own else signature(checkpoint).parameters
-        options = [f"use_reentrant={choice.reentrant}"]
-        options += [] if choice.preserve_rng else ["preserve_rng_state=False"]
+        keywords = keywords_of(choice)
+        if "early_stop" in keywords and "early_stop" not in known:
+            raise Unsupported("checkpoint() need not have the option early_stop")
+        options = [f"{name}={json.dumps(v) if isinstance(v, str) else v}" for name, v in keywords.items()]
         if choice.reentrant:
             return options
-        options += ['determinism_check="none"'] if choice.determinism == "none" else []
-        if not choice.early_stop:
-            if "early_stop" not in known:
-                raise Unsupported("checkpoint() need not have the option early_stop")
-            options.append("early_stop=False")
         if policy := policy_of(self.case, segment):
             options.append(f"context_fn={text_of(policy, self.framework.kept)[1]}")
         if choice.keep:
