@@ -18,7 +18,7 @@ from rematch.subjects.arrays import decode
 FILES = sorted((SOURCES / "rematch" / "frameworks").glob("*/framework.json"))
 DECLARED = [json.loads(file.read_text()) for file in FILES]
 ENVIRONMENTS = {name: e for d in DECLARED for name, e in d.get("environments", {}).items()}
-# Those of PyTorch have tests of their own. By its profile, a framework fails where segments close over parameters or
+# Subjects on PyTorch have tests of their own. By its profile, a framework fails where segments close over parameters or
 # are called by keyword.
 OF_PYTORCH = ("pytorch", "libraries")
 KNOWN_TO_FAIL = (":closure", ":keywords")

@@ -49,7 +49,7 @@ def seed_all(seed: int) -> None:
 
 
 def seed_streams(streams: int) -> None:
-    """Those of the tracker that parallel layers draw from, which the default one is no part of."""
+    """Seeds the streams of the tracker that parallel layers draw from. The default stream is no part of it."""
     tracker, known = get_rng_state_tracker(), vars(seed_streams)
     for stream in range(1, streams):
         if str(stream) not in known:

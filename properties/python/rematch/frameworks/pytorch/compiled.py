@@ -39,7 +39,7 @@ from rematch.subjects.promises import script_of
 from rematch.subjects.protocol import Request, Unsupported
 
 KEPT = 16
-"""So many models stay compiled, the plain and the checkpointed ones of the last structures."""
+"""How many models stay compiled: the plain and the checkpointed ones of the last structures."""
 
 LAYERS = (*(layer for layer in MODULES if layer.name not in BREAKING), IN_PLACE)
 NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}

@@ -49,7 +49,7 @@ from rematch.subjects.records import Record
 # reductions of DDP belong to one backward that follows its forward.
 OF_BACKWARDS = {"partial_backwards"}
 OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_losses"}
-# What a recomputation draws afresh no law compares, whichever rank draws it.
+# No law compares what a recomputation draws afresh, whichever rank draws it.
 LACKS = {"fresh_draws"}
 # DistributedDataParallel refuses a model without what trains.
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
@@ -79,7 +79,7 @@ class _RunOfRows(TorchRun):
             super().fail()
 
     def _weight(self, index: int) -> Tensor:
-        # That which is sharded is another tensor.
+        # The sharded parameter is another tensor.
         return self._parameters[index][0]
 
     def restore(self) -> str:

@@ -40,7 +40,7 @@ class Forward:
     inputs: list[Tensor] = field(default_factory=list)
     """Inputs of the model."""
     losses: list[Tensor] = field(default_factory=list)
-    """Those that require grad."""
+    """Losses that require grad."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def differing(subject, case, **plain_run):
 
 
 def error_of(subject, case):
-    """That of the checkpointed run, as one text."""
+    """The error of the checkpointed run, as one text."""
     assert "error" not in subject.record(**run_of(case))
     error = subject.record(checkpointed=True).get("error", {"kind": "none", "message": ""})
     return f"{error['kind']}: {error['message']}"

@@ -14,7 +14,7 @@ from rematch.frameworks.pytorch.interpreter import Interpreter  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85
-"""So many lines a script has at most beside the function of a layer; 60 if it shows a gradient."""
+"""How many lines a script may have beside the function of a layer; 60 if it shows a gradient."""
 
 
 def finding(law, expected="1", got="2", at="step 0"):
