@@ -269,12 +269,12 @@ def watch(
     A step is a forward of `model` in training mode, with gradients enabled; microbatches count as
     steps. In a watched one the result of every operator in a checkpointed region, and every parameter,
     buffer and argument that it reads, gets a fingerprint on its device, and up to `keep_bytes` bytes of
-    each are kept: all elements, or some at equal distances. When the region is recomputed, so far as
-    it is, the same is compared. Of a difference `on_difference` says what to do: "warn", once for each
-    operator in each module, "raise" RecomputationDiffers out of backward(), or a function that gets the
-    Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at most
-    8 units in the last place of their largest element are counted in `rounded`, and not told. The numbers
-    of the step stay what they are. Raises ValueError for an option that is none.
+    each are kept: all elements, or some at equal distances. The recomputation of the region, as far as it
+    goes, is compared with them. `on_difference` says what a difference does: "warn" warns once for each
+    operator in each module, "raise" raises RecomputationDiffers out of backward(), and a function is given
+    the Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at
+    most 8 units in the last place of their largest element are counted in `rounded`, and not told. The
+    numbers of the step stay what they are. Raises ValueError for an unknown option.
     """
     return Watch(model, every, on_difference, keep_bytes)
 

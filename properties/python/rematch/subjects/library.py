@@ -46,7 +46,7 @@ class Library:
     """The framework's array of NumPy's `{array}` of numbers, with the dtype of `x`, if script_array does not do."""
     shapes: Sequence[tuple[int, ...]] = ((2, 4), (2, 3, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4))
     most: int = 6
-    """So many samples of a class are kept."""
+    """How many samples of a class are kept."""
 
 
 @cache

@@ -54,9 +54,9 @@ class Noted(Record):
         super().__init__()
         self.arrays: dict[tuple[str, int], np.ndarray] = {}
         self.states: set[bytes] = set()
-        """Those of the default random stream, where it is observed."""
+        """States of the default random stream, where it is observed."""
         self.own: set[bytes] = set()
-        """Those of generators that the layer has, before and after."""
+        """States of generators that the layer has, before and after."""
 
     def observe(self, quantity: str, array: Any, *, step: int = 0, **where: Any) -> None:
         if array is None:
@@ -141,7 +141,7 @@ def tried(framework: Framework, name: str, make: str, call: str) -> tuple[Module
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of a method, without `self`."""
+    """The parameters of a method, without `self`."""
     return list(inspect.signature(function).parameters.values())[1:]
 
 

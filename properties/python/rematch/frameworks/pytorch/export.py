@@ -22,8 +22,8 @@ from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.script import Style, shows
 
 LONGEST = 80
-"""So many lines a script with layers of the subject's own has at most beside those that make the checkpoint()
-available: more is not read."""
+"""How many lines a script with layers of the subject's own may have, beside those that make the checkpoint()
+available: nobody reads more."""
 
 
 def export(

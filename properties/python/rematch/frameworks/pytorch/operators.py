@@ -10,7 +10,7 @@ from zlib import crc32
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from rematch.frameworks.pytorch.obedience import POLICY
+from rematch.frameworks.pytorch.policy_check import POLICY
 from rematch.frameworks.pytorch.watch import Watch
 from rematch.subjects.case import Case, Segment
 

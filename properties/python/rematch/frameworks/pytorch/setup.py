@@ -62,7 +62,7 @@ class Setup:
     hook: str = "none"
     """The communication hook of DDP."""
     parts: int = 1
-    """So many ranks split layers, and have the same rows. They are neighbours."""
+    """How many ranks split layers between them. They are neighbours, and have the same rows."""
     split: str = ""
     """How they do."""
     shards: bool = False
@@ -75,7 +75,7 @@ class Setup:
 
     @property
     def same(self) -> int:
-        """So many ranks have the same rows. They are neighbours."""
+        """How many ranks have the same rows. They are neighbours."""
         return self.ranks // self.shares
 
     def order(self, units: Mapping[Key, range]) -> list[Key]:

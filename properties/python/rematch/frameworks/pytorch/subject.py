@@ -17,7 +17,7 @@ from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.machine import instructions, unwritten
 from rematch.frameworks.pytorch.memory import Memory
-from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.frameworks.pytorch.model import HAS_DEFAULT, Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, SCOPES, SHARE, VALUES
 from rematch.frameworks.pytorch.run import TorchRun
@@ -103,6 +103,8 @@ class TorchSubject(Framework):
         if self.takes_policies and variant != "reentrant" and "selective" not in lacks:
             self.options[POLICY], self.shares[POLICY] = VALUES, SHARE
         self.options[INFERENCE], self.shares[INFERENCE] = ["none", *SCOPES], 0.08
+        if self._own and "function" in HAS_DEFAULT:
+            self.options[arguments.FORM], self.shares[arguments.FORM] = ["call", arguments.DECORATOR], 0.25
         # A script has PyTorch's, or imports the user's.
         self.exports = self._own or bool(imported)
         self._imported = imported
@@ -118,6 +120,11 @@ class TorchSubject(Framework):
         torch.utils.deterministic.fill_uninitialized_memory = not unwritten.fills
         # They are told by what the run shows.
         warnings.filterwarnings("ignore", module="torch")
+
+    def _without(self, *options: str) -> None:
+        for option in options:
+            self.options.pop(option, None)
+            self.shares.pop(option, None)
 
     def found(self) -> Mapping[str, Any]:
         return library.found()

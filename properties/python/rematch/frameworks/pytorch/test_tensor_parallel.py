@@ -32,7 +32,7 @@ def of(layers, mode, *segments, input=(2, 4), between="tensors", **protocol):
 
 
 def records(subject, case, **plain_run):
-    """Those of the plain run and the checkpointed one."""
+    """The records of the plain run and the checkpointed one."""
     both = subject.record(**run_of(case), **plain_run), subject.record(checkpointed=True)
     assert "error" not in both[0] and "error" not in both[1], [r.get("error") for r in both]
     return both

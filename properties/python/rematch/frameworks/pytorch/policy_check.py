@@ -41,7 +41,7 @@ class Place:
     """Operators that ran, where policies go by them."""
 
 
-class Obedience:
+class PolicyCheck:
     """Whether what runs is what the policies say: in a recomputation, what they keep does not run
     again, and all else does, in its order, until the layer is over."""
 
