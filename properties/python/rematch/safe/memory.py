@@ -18,7 +18,8 @@ from rematch.journal.journal import FORWARD, RECOMPUTATION, Journal
 from rematch.journal.operators import Execution, Operator
 from rematch.journal.storages import Allocation, StorageMeter, storages
 from rematch.safe.generators import seed_all
-from rematch.safe.run import called
+from rematch.safe.process import DoesNotEnd
+from rematch.safe.run import called, patience_with
 from rematch.safe.scenarios import FIRST, Variant
 from rematch.safe.state import State
 from rematch.safe.target import Target, named_arguments
@@ -184,10 +185,11 @@ def measure(target: Target, variant: Variant | None, seed: int) -> Footprint:
         meter.journal = Journal(named, meter, unseen=lambda what, why: target.unseen.update({what: regions.why(why)}))
         meter.belongs("parameters, buffers and other tensors", target.state.tensors().values())
         steps = _Steps(target, variant, seed, meter)
-        with _uncollected(), target.tape.playing(target.state.functions()) if target.tape else nullcontext():
+        replaced = target.tape.playing(target.state.functions()) if target.tape else nullcontext()
+        with patience_with(target), _uncollected(), replaced:
             while len(seen.steps) < STEPS or (len(seen.steps) < STEPS + MORE and seen.growth):
                 seen.steps.append(steps.once(seen))
-    except Exception as error:
+    except (Exception, DoesNotEnd) as error:
         seen.error = f"{type(error).__name__}: {error}"
     finally:
         target.process.restore()

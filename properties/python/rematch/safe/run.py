@@ -6,7 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
@@ -73,7 +73,7 @@ def run(
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
     # Nobody knows how long the first plain runs may take, or a compiler.
     known = variant is not None or (target.slowest > 0 and not scenario.compiled)
-    patience = stopped_after(max(PATIENCE, TIMES * target.slowest)) if known else nullcontext()
+    patience = patience_with(target) if known else nullcontext()
     if why := why_not_stopped():
         target.unseen["a run that does not end"] = why
     begin = time.monotonic()
@@ -120,6 +120,11 @@ def run(
     seen.values.update(target.state.leaves(target.copies))
     seen.values.update(random_leaves(copied))
     return seen
+
+
+def patience_with(target: Target) -> AbstractContextManager[None]:
+    """Within, a run that does not end is stopped."""
+    return stopped_after(max(PATIENCE, TIMES * target.slowest))
 
 
 class _Step:
