@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-import torch  # noqa: E402
 import sound as sound_modules  # noqa: E402, F401
+import torch  # noqa: E402
 from modules import SOUND, arguments_of  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
@@ -174,7 +174,8 @@ def test_a_policy_that_decides_nothing_is_told_with_the_operators_that_it_saw(wh
 
 def test_what_a_policy_keeps_is_held():
     block = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
-    saved = [judge(block, X, variants="non_reentrant", context_fn=f).saved["non_reentrant"] for f in (None, keeping(None))]
+    verdicts = [judge(block, X, variants="non_reentrant", context_fn=f) for f in (None, keeping(None))]
+    saved = [verdict.saved["non_reentrant"] for verdict in verdicts]
     # Beside the input, what two layers and a function return.
     assert saved == [X.nbytes, 4 * X.nbytes]
 

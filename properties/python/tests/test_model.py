@@ -190,4 +190,5 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
             return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)
 
     remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
-    assert remark.about == "blocks.2, blocks.3" and remark.what == "only blocks.0, blocks.1 are checkpointed; 96 B are held there"
+    assert remark.about == "blocks.2, blocks.3"
+    assert remark.what == "only blocks.0, blocks.1 are checkpointed; 96 B are held there"

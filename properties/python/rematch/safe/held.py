@@ -49,12 +49,7 @@ class _Judged:
     """The findings of one variant."""
 
     def __init__(
-        self,
-        verdict: Verdict,
-        variant: Variant,
-        plain: Footprint,
-        on: Footprint,
-        accepts: Callable[[Change], bool],
+        self, verdict: Verdict, variant: Variant, plain: Footprint, on: Footprint, accepts: Callable[[Change], bool]
     ) -> None:
         self._verdict, self._variant, self._plain, self._on, self._accepts = verdict, variant, plain, on, accepts
 

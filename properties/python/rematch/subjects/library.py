@@ -63,7 +63,9 @@ def kept(name: str, sources: tuple[str, ...], module: str, *words: str) -> dict[
         if not file.exists():
             paths = os.pathsep.join(path for path in sys.path if path)
             environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-            made = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, env=environment, text=True)
+            made = subprocess.run(
+                [sys.executable, "-m", module, *words], capture_output=True, env=environment, text=True
+            )
             if made.returncode:
                 reason = made.stderr.strip().rpartition("\n")[2]
                 print(f"layers of {name} are not tried: {reason}", file=sys.stderr)

@@ -146,7 +146,10 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
 
 
 def written(words: Sequence[tuple[inspect.Parameter, str]]) -> str:
@@ -210,7 +213,9 @@ class Search:
         takes = parameters(getattr(kind, self.library.entry))
         numbers = self.numbers(shape)
         fitted = f"fit(x, {', '.join(map(str, shape))})"
-        whole = self.constant(f"np.arange({int(np.prod(shape))}, dtype=np.int32).reshape({', '.join(map(str, shape))}) % 3")
+        whole = self.constant(
+            f"np.arange({int(np.prod(shape))}, dtype=np.int32).reshape({', '.join(map(str, shape))}) % 3"
+        )
         given = [[fitted, f"[{fitted}, {numbers}]", whole][first]]
         operands = [p for p in takes if required(p) and p.name not in self.library.named]
         if not takes or not any(p.kind is not p.VAR_KEYWORD for p in takes):

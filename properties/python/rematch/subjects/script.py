@@ -300,7 +300,9 @@ class Script:
         by = {f"{_GRADIENTS}{['x', *self._names][i]}": i for i in trained}
         at = by.get(self._style.only)
         lines.append(f"    def objective({', '.join(names)}):")
-        alone = framework.script_gradient and framework.differentiator == "differentiate" and at is not None and not more
+        alone = (
+            framework.script_gradient and framework.differentiator == "differentiate" and at is not None and not more
+        )
         if alone and f"m{self._owner(at)}" not in self._modules:
             lines += [f"        y = model({', '.join(taken)})[0]", f"        return {loss}", ""]
             gradient = framework.script_gradient.format(arguments=", ".join(given), name=given[at], at=at)

@@ -27,7 +27,11 @@ available: nobody reads more."""
 
 
 def export(
-    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None, compiled: str = "",
+    request: Request,
+    finding: str,
+    own: str = "",
+    layers: Mapping[str, CustomLayer] | None = None,
+    compiled: str = "",
     kept: Iterable[Any] = (),
 ) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.

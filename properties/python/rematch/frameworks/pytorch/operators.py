@@ -125,7 +125,9 @@ def text_of(name: str, kept: Iterable[Any]) -> tuple[str, str]:
     `context_fn`."""
     listed = f"kept = {_listed(kept)}\n\n\n"
     answers = POLICIES[name][1]
-    recompute, save = (a.name if isinstance(a, CheckpointPolicy) else a for a in (_MUST if answers == _BOOLS else answers))
+    recompute, save = (
+        a.name if isinstance(a, CheckpointPolicy) else a for a in (_MUST if answers == _BOOLS else answers)
+    )
     words = {"save": save, "recompute": recompute, "count": "", "counts": ""}
     for begin, keeps in (("nothing", "False"), ("everything", "True")):
         if name.startswith(begin):

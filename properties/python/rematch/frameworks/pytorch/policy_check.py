@@ -77,6 +77,8 @@ class PolicyCheck:
     def _compare(self, place: Place, what: str, expected: list[Any], ran: list[Any]) -> None:
         if expected == ran:
             return
-        at = next((i for i, (a, b) in enumerate(zip(expected, ran, strict=False)) if a != b), min(len(expected), len(ran)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(expected, ran, strict=False)) if a != b), min(len(expected), len(ran))
+        )
         names = [str(ops[at]) if at < len(ops) else "no further operator" for ops in (expected, ran)]
         self.wrong = f"{what} {names[0]} expected, {names[1]} ran (layer {place.layer}, execution {place.execution})"

@@ -143,7 +143,9 @@ def name_of(function: Any) -> str:
     return name
 
 
-def outcome(layer: CustomLayer, x: Tensor, train: bool, grad: bool = True, frozen: bool = False, constant: bool = False):
+def outcome(
+    layer: CustomLayer, x: Tensor, train: bool, grad: bool = True, frozen: bool = False, constant: bool = False
+):
     """What a run shows, as bytes, and its parts."""
     torch.manual_seed(1)
     module = layer.module(x.shape).to(x.dtype).requires_grad_(not frozen)

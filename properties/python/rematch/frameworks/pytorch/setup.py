@@ -18,7 +18,12 @@ MODES = {
 }
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes"), "rows": ("whole", "shared")}
 OPTIONS = {
-    "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single"), "hook": ("none", "allreduce", "bf16_compress")},
+    "ddp": {
+        "mode": MODES["ddp"],
+        **_BOTH,
+        "buckets": ("shared", "single"),
+        "hook": ("none", "allreduce", "bf16_compress"),
+    },
     "fsdp2": {
         "mode": MODES["fsdp2"],
         **_BOTH,

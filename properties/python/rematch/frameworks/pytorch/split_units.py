@@ -208,7 +208,9 @@ class _Splitting:
         if self._case.layers[index].kind == "embedding":
             # No gradient of words.
             sends = {name: elements for name, elements in sends.items() if not name.endswith("_back")}
-        style, usual = ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
+        style, usual = (
+            ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
+        )
         sides = zip(("input_layouts", "output_layouts"), (before, after), usual, strict=True)
         options = [f"{side}={self._places(index)[split]}" for side, split, other in sides if split != other]
         shards = "use_local_output=False" if after != "whole" and self._setup.shards else ""

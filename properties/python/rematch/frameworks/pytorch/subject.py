@@ -141,7 +141,10 @@ class TorchSubject(Framework):
         return [feature for feature in features if feature not in lacking]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
-        seen = {*OBSERVED[self._observe], *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else [])} - self._unseen
+        seen = {
+            *OBSERVED[self._observe],
+            *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else []),
+        } - self._unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:

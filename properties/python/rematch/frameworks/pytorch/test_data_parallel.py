@@ -134,7 +134,11 @@ def test_weights_that_are_gathered_are_not_counted_as_saved(fsdp2, torch_subject
         run = run_of({**case, "options": options})
         for checkpointed in (False, True):
             shown = [
-                [b["saved"] for b in s.record(**run, checkpointed=checkpointed)["bytes"] if b["moment"] == "after_forward"]
+                [
+                    b["saved"]
+                    for b in s.record(**run, checkpointed=checkpointed)["bytes"]
+                    if b["moment"] == "after_forward"
+                ]
                 for s in (fsdp2, torch_subject)
             ]
             assert shown[0] == shown[1] and shown[0][0] > 0

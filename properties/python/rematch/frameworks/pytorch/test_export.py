@@ -97,6 +97,8 @@ SCALE = {"kind": "delayed_scaling"}
 SCALED = {**TWICE, "clip": 0.5, "loss_scale": 1024.0}
 KEEPS = {"keep": [{"op": "dropout", "index": 0}], "protocol": TRAINABLE}
 OWN = [{"kind": "rotary", "features": 2, "heads": 1}, {"kind": "hooked", "p": 0.5}, SCALE, LINEAR]
+
+
 def test_a_script_decorates_where_the_case_does(torch_subject):
     if "checkpoint" not in torch_subject.hello()["options"]:
         pytest.skip("the checkpoint() of this PyTorch makes no decorators")

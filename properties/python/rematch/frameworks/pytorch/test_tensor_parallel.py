@@ -68,11 +68,7 @@ def differing(both):
             "pairs",
             "gaf1.32 raf1 gaf2.32 raf2 gar1.32 rar1 gar2.32 rar2 reb2.32 reb1.32",
         ),
-        (
-            [FOUR, FOUR, "tanh"],
-            "in turns",
-            "gaf1.32 raf1 ref2.32 raf2 gar1.32 rar1 rer2.32 rar2 gab2.32 reb1.32",
-        ),
+        ([FOUR, FOUR, "tanh"], "in turns", "gaf1.32 raf1 ref2.32 raf2 gar1.32 rar1 rer2.32 rar2 gab2.32 reb1.32"),
     ],
 )
 @pytest.mark.parametrize("between", OPTIONS["tp"]["between"])
