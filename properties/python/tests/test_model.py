@@ -191,4 +191,4 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
 
     remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
     assert remark.about == "blocks.2, blocks.3"
-    assert remark.what == "only blocks.0, blocks.1 are checkpointed; 96 B are held there"
+    assert remark.what == "only blocks.0, blocks.1 are checkpointed"

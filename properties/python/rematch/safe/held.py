@@ -42,7 +42,7 @@ def judge_memory(
             verdict.not_tried.append((f"the bytes of its steps, {variant.name}", on.error))
             continue
         verdict.saved[variant.name], verdict.peak[variant.name] = on.held, on.peak
-        _Judged(verdict, variant, plain, on, accepts).judge(target.function if variant.own else None)
+        _Judged(verdict, variant, plain, on, accepts).judge(target)
 
 
 class _Judged:
@@ -53,9 +53,9 @@ class _Judged:
     ) -> None:
         self._verdict, self._variant, self._plain, self._on, self._accepts = verdict, variant, plain, on, accepts
 
-    def judge(self, model: object) -> None:
+    def judge(self, target: Target) -> None:
         plain, on = self._plain, self._on
-        if self._variant.own and on.checkpoints and on.held > plain.held:
+        if target.is_model and on.checkpoints and on.held > plain.held:
             what = f"{on.held:,} B are held for the backward with the switch on, {plain.held:,} B with it off"
             self._wrong(KEEPS_MORE, what, plain.held, on.held)
         waits = on.steps[-1].collected
@@ -73,19 +73,20 @@ class _Judged:
                 self._remark(MATCHES_NOTHING, name, f"it was asked about {asked}")
             if policy.kept and not policy.recomputed:
                 self._remark(MATCHES_ALL, name, f"it was asked about {asked}")
-        if isinstance(model, nn.Module) and on.checkpointed:
-            self._parts(model)
+        if isinstance(target.function, nn.Module) and self._variant.own and on.checkpointed:
+            self._parts(target.function)
 
     def _parts(self, model: nn.Module) -> None:
-        """What is not recomputed. A part that holds nothing, as one that is frozen, or that this batch does not reach,
-        such as a tower for images, is not held against the switch."""
+        """What is not recomputed. A part that records no graph, as one that is frozen, or that this batch does not
+        reach, such as a tower for images, is not held against the switch."""
         on = self._on
         blocks = [name for name in repeated_children(model) if name in on.called]
-        missed = [name for name in blocks if not on.recomputes(name) and self._outside([name])]
+        missed = [name for name in blocks if not on.recomputes(name) and name in on.recorded]
         if missed:
             others = [name for name in blocks if name not in missed] or on.checkpointed
             what = f"only {listed(others)} {'are' if len(others) > 1 else 'is'} checkpointed"
-            self._remark(NOT_CHECKPOINTED, listed(missed), f"{what}; {self._outside(missed):,} B are held there")
+            held = self._outside(missed)
+            self._remark(NOT_CHECKPOINTED, listed(missed), what + (f"; {held:,} B are held there" if held else ""))
         parted = [name for name in blocks if on.recomputes(name) and name not in on.within]
         if 2 * self._outside(parted) > on.held:
             parts = dict.fromkeys(one.rpartition(".")[2] for one in on.checkpointed)

@@ -70,6 +70,8 @@ class Footprint:
     called: set[str] = field(default_factory=set)
     within: set[str] = field(default_factory=set)
     """Names of modules that ran, and of those that ran within a region."""
+    recorded: set[str] = field(default_factory=set)
+    """Names of modules whose results require grad."""
     policies: dict[str, Policy] = field(default_factory=dict)
     """By the name of context_fn."""
     reentrant: bool = False
@@ -143,6 +145,8 @@ class _Meter(StorageMeter):
             self._seen.within.add(module)
 
     def leaves(self, module: str, returned: Any) -> None:
+        if any(leaf.requires_grad for leaf in tree_leaves(returned) if isinstance(leaf, Tensor)):
+            self._seen.recorded.add(module)
         # A result belongs to who asked for it.
         for one in self._of(returned):
             if one.module == module:
