@@ -46,7 +46,8 @@ In Python:
 The program, {where}:
 {theirs}
 
-`rematch COMMAND --help` explains each. Exit status 0: nothing new; 1: a violation; 2: wrong usage, or nothing was judged.
+`rematch COMMAND --help` explains each.
+Exit status 0: nothing new; 1: a violation; 2: wrong usage, or nothing was judged.
 
 Examples:
   rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg nhead=4 --arg batch_first=True --input 2x8x32
@@ -139,7 +140,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         try:
             return _serve(what, options)
         except SystemExit as ended:
-            # Those that say what is wrong have no status of their own.
+            # An exit that says what is wrong has no status of its own.
             refuse("rematch", ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
     if found := program():
         return become(found, words)

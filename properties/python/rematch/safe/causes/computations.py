@@ -190,12 +190,6 @@ SWITCH_ADDS = Cause(
     "With its own switch on, the model also returns {name}",
     "Compare the code behind the switch with the code without it.",
 )
-NOT_CHECKPOINTED = Cause(
-    "not-checkpointed",
-    "{name}: nothing is recomputed there, and nothing saved",
-    "Look at the condition before the call of checkpoint(): often it asks self.training, or stands in one of several "
-    "kinds of blocks alone.",
-)
 
 ENDLESS = Cause(
     "does-not-end",
