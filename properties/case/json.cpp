@@ -199,8 +199,9 @@ void read_fields(Fields& f, S& s) {
   });
 }
 
-void check_format(const Fields& f, const Json& json) {
-  const int format = f.integer<int>(json, "format");
+void check_format(const Fields& f, const Json* json) {
+  if (json == nullptr) fail("format", std::to_string(Case::kFormat), "none: this is no case");
+  const int format = f.integer<int>(*json, "format");
   if (format == Case::kFormat) return;
   const bool newer = format > Case::kFormat;
   fail("format", std::to_string(Case::kFormat),
@@ -208,12 +209,24 @@ void check_format(const Fields& f, const Json& json) {
            (newer ? ", which a newer program wrote" : ", which this program no longer reads"));
 }
 
+/// Texts by the names of options. Commands may be long.
+Options read_found_with(const Json* json) {
+  constexpr std::size_t kLongest = std::size_t{1} << 16;
+  Options words;
+  if (json == nullptr) return words;
+  Fields f(*json, "found_with");
+  for (const auto& [name, value] : json->items()) f.read(name.c_str(), words[name], kLongest);
+  return words;
+}
+
 }  // namespace
 
-Case case_from_json(std::string_view text) {
+Case case_from_json(std::string_view text, Options* found_with) {
   const Json json = parse_json(kCase, text, kMaxCaseTextBytes, kMaxCaseTextNesting);
   Fields f(json, "");
-  check_format(f, f.need("format"));
+  check_format(f, f.find("format"));
+  const Options words = read_found_with(f.find("found_with"));
+  if (found_with != nullptr) *found_with = words;
   Case c;
   read_fields(f, c);
   f.finish();

@@ -50,6 +50,19 @@ TEST_CASE("a case survives the way to JSON and back") {
   }
 }
 
+TEST_CASE("a text may say what its case was found with, beside the case") {
+  const Case c = generate_case(Mix::standard, 3, 0);
+  const Options said{{"profile", "none"}, {"subject", "sh -c \"a\nb\""}};
+  Options read{{"subject", "of another file"}};
+  CHECK(case_from_json(to_json(c, said), &read) == c);
+  CHECK(read == said);
+  CHECK(case_from_json(to_json(c, said)) == c);
+  CHECK(case_from_json(to_json(c), &read) == c);
+  CHECK(read.empty());
+  rejects(with_fields(", \"found_with\": \"pytorch\""), "found_with: expected an object");
+  rejects(with_fields(", \"found_with\": {\"subject\": 1}"), "found_with.subject: expected text");
+}
+
 TEST_CASE("the whole range of a seed survives, as a number or as text") {
   Case c = generate_case(Mix::standard, 0, 0);
   for (const std::uint64_t seed :
@@ -204,7 +217,7 @@ TEST_CASE("a case written by another version is refused by its number") {
   rejects(R"({"format": 2})", "format: expected 1, got 2, which a newer program wrote");
   rejects(R"({"format": 0})", "format: expected 1, got 0, which this program no longer reads");
   rejects(R"({"format": "1"})", "format: expected an integer");
-  rejects("{}", "format: expected a value, got none");
+  rejects("{}", "format: expected 1, got none: this is no case");
 }
 
 TEST_CASE("an unknown, doubled or missing field is refused by its path") {

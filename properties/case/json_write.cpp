@@ -39,6 +39,15 @@ class Writer {
     });
   }
 
+  void put(const Options& options) {
+    const char* separator = "{";
+    for (const auto& [name, value] : options) {
+      out_ += separator + quoted(name) + ": " + quoted(value);
+      separator = ", ";
+    }
+    out_ += '}';
+  }
+
  private:
   template <class Value>
   void put(const Value& value) {
@@ -109,14 +118,6 @@ class Writer {
   void put(const std::vector<std::int64_t>& extents) {
     list(extents, [&](std::int64_t extent) { out_ += std::to_string(extent); });
   }
-  void put(const Options& options) {
-    const char* separator = "{";
-    for (const auto& [name, value] : options) {
-      out_ += separator + quoted(name) + ": " + quoted(value);
-      separator = ", ";
-    }
-    out_ += '}';
-  }
   static std::string quoted(const std::string& text) {
     return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   }
@@ -130,9 +131,14 @@ class Writer {
 
 }  // namespace
 
-std::string to_json(const Case& c) {
+std::string to_json(const Case& c, const Options& found_with) {
   std::string out = "{\n  \"format\": " + std::to_string(Case::kFormat);
-  Writer(out).fields(c, [&] { out += ",\n  "; });
+  Writer writer(out);
+  writer.fields(c, [&] { out += ",\n  "; });
+  if (!found_with.empty()) {
+    out += ",\n  \"found_with\": ";
+    writer.put(found_with);
+  }
   return out + "\n}\n";
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
@@ -27,6 +28,28 @@ bool is_on_device(const SubjectChoice& subject) {
   return subject.device != "cpu" && is_in_process(subject.name);
 }
 
+/// Makes the subjects of a hunt. Of those that themselves say which profile they have, one is
+/// started to be asked, and is the first that the hunt gets.
+class Maker {
+ public:
+  explicit Maker(const SubjectChoice& choice)
+      : choice_(choice), asked_(choice.names_profile() ? choice.make() : nullptr) {}
+
+  Profile known() const { return choice_.known(asked_ ? asked_->declares().profile : ""); }
+  std::unique_ptr<Subject> operator()() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (asked_) return std::move(asked_);
+    }
+    return choice_.make();
+  }
+
+ private:
+  SubjectChoice choice_;
+  std::mutex mutex_;
+  std::unique_ptr<Subject> asked_;
+};
+
 }  // namespace
 
 HuntOptions hunt_options(const CheckArguments& a) {
@@ -36,8 +59,9 @@ HuntOptions hunt_options(const CheckArguments& a) {
   o.laws = a.laws.chosen();
   o.failures = a.laws.failures();
   o.keep_going = a.keep_going;
-  o.profile = a.subject.known();
-  o.make_subject = [subject = a.subject] { return subject.make(); };
+  const auto maker = std::make_shared<Maker>(a.subject);
+  o.profile = maker->known();
+  o.make_subject = [maker] { return (*maker)(); };
   o.worker_limit = a.subject.limits().run_seconds;
   if (is_on_device(a.subject)) {
     // What a fault leaves of a device is lost to all of a process. Workers are this very program,

@@ -66,13 +66,32 @@ CheckReport::Seen seen_of(const std::vector<KnownLine>& known, bool promised, st
   return seen;
 }
 
-/// Where PyTorch itself does what the subject was found to do, and no profile says so.
-std::vector<std::string> hints_for(const CheckArguments& a, const CheckOutcome& outcome) {
+/// Whether a function of the user's may be reentrant, as functions of autograd are, whose forward
+/// records nothing: it was judged by the rules of the other variant, too.
+bool looks_reentrant(const SubjectChoice& subject, const Violation& v) {
+  return v.law == "requires-grad-map" && v.got == "requires no grad" &&
+         subject.name.find(".py:") != std::string::npos &&
+         subject.name.find("--variant") == std::string::npos;
+}
+
+/// What may explain a finding: a variant that the subject does not have; or PyTorch itself does
+/// what the subject was found to do, and no profile says so.
+std::vector<std::string> hints_for(const CheckArguments& a, const HuntOptions& o,
+                                   const CheckOutcome& outcome) {
   constexpr const char* kOriginal = "pytorch";
-  if (!a.subject.profile.empty() || a.subject.profile_file()) return {};
-  const auto file = framework_profile(kOriginal);
-  if (!file) return {};
   std::vector<std::string> hints;
+  for (const Report& report : outcome.reports) {
+    if (!looks_reentrant(a.subject, report.violation)) continue;
+    hints.push_back(
+        "In the forward of a torch.autograd.Function nothing requires grad, and all that it "
+        "returns "
+        "does. If your function is one, it is a reentrant checkpoint(): --variant reentrant judges "
+        "it by the rules of that variant.");
+    break;
+  }
+  if (!a.subject.profile.empty() || !o.profile.entries().empty()) return hints;
+  const auto file = framework_profile(kOriginal);
+  if (!file) return hints;
   std::optional<Profile> profile;
   for (const Report& report : outcome.reports) {
     if (!report.versions.contains("torch")) continue;
@@ -125,7 +144,7 @@ CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const Check
   report.bugs = seen_of(report.known, true, r.cases_with_bug);
   report.limits = seen_of(report.known, false, r.cases_with_limit);
   report.findings = outcome.reports;
-  report.hints = hints_for(a, outcome);
+  report.hints = hints_for(a, o, outcome);
   report.shortfalls = r.shortfalls;
   report.errors = outcome.errors;
   report.interrupted = r.interrupted;

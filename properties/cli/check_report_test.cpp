@@ -82,6 +82,22 @@ TEST_CASE("the last line says that all laws are kept only where nothing differed
   CHECK(broken.status() == kBroken);
 }
 
+TEST_CASE("a function that looks like one of autograd is told of the variant that it is") {
+  CheckArguments a;
+  CheckOutcome outcome;
+  outcome.reports = {finding("requires no grad")};
+  outcome.reports[0].violation.law = "requires-grad-map";
+  const auto hinted = [&](const std::string& subject) {
+    a.subject.name = subject;
+    return contains(check_text(report_of(a, {}, outcome), false), "--variant reentrant");
+  };
+  CHECK(hinted("mine.py:f"));
+  CHECK_FALSE(hinted("mine.py:f --variant reentrant"));
+  CHECK_FALSE(hinted("pytorch"));
+  outcome.reports[0].violation.got = "requires grad";
+  CHECK_FALSE(hinted("mine.py:f"));
+}
+
 TEST_CASE("a law is called kept only where it judged enough structures") {
   CheckReport report = report_of_hunt();
   CHECK(contains(check_text(report, false),

@@ -91,22 +91,31 @@ struct SubjectChoice {
   std::string limit;
   std::string python;
   std::string profile;
+  /// Whether the command line says which subject, and which device.
+  bool named = false;
+  bool placed = false;
 
   /// Returns the option that names the subject.
   Option add_options(Command& command);
   /// --profile, for commands that judge.
   void add_profile(Command& command);
-  /// The known bugs and documented limits of the subject; the engine has none. Throws
-  /// std::invalid_argument for a file that is no profile.
-  Profile known() const;
-  /// The file of the profile. Throws UsageError where --profile names none.
-  std::optional<std::filesystem::path> profile_file() const;
+  /// The known bugs and documented limits of the subject; the engine has none. `declared`: the
+  /// profile that the subject itself names. Throws std::invalid_argument for a file that is no
+  /// profile, and UsageError where --profile names none.
+  Profile known(const std::string& declared = "") const;
+  /// Whether only the subject can say which profile it has, when it has been started.
+  bool names_profile() const;
   ProcessLimits limits() const;
   /// Throws UsageError that says what there is.
   std::unique_ptr<Subject> make() const;
   /// The options that select the same subject again, each preceded by a space; empty for the
   /// default.
   std::string options() const;
+  /// The same for the file of a case, the subject always among them.
+  Options words() const;
+  /// Takes what words() of an earlier command were, unless this one names a subject, and apart from
+  /// what else it names. Throws UsageError for words that would start a command of the file's own.
+  void take(const Options& words, const std::string& file);
 };
 
 /// A case named on the command line: a file, or a seed and a number of a mix.
@@ -124,6 +133,8 @@ struct CaseChoice {
   /// `within`: what the subject implements. A number of a hunt means the case that the hunt of such
   /// a subject has. Throws UsageError for a file with other features.
   Case load(const Scope& scope) const;
+  /// What its file says that it was found with; empty where it says nothing, or there is none.
+  Options found_with() const;
   std::string name() const;
   /// The arguments that select the same case again.
   std::string options() const;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
@@ -83,14 +84,19 @@ void write_text(const std::filesystem::path& file, const std::string& text,
 
 std::filesystem::path executable() { return std::filesystem::read_symlink("/proc/self/exe"); }
 
-Mix parse_mix(std::string_view name) {
-  if (name == "standard") return Mix::standard;
-  if (name == "wide") return Mix::wide;
-  throw UsageError(fmt::format("--mix: expected standard or wide, got \"{}\"{}", name,
-                               did_you_mean(name, {"standard", "wide"})));
-}
-
 namespace {
+
+/// One of the names that an option takes.
+std::string one_of(std::string_view option, std::string_view given,
+                   const std::vector<std::string>& names) {
+  if (std::find(names.begin(), names.end(), given) != names.end()) return std::string(given);
+  std::string expected = names.front();
+  for (std::size_t i = 1; i < names.size(); ++i) {
+    expected += (i + 1 < names.size() ? ", " : " or ") + names[i];
+  }
+  throw UsageError(fmt::format("{}: expected {}, got \"{}\"{}", option, expected, given,
+                               did_you_mean(given, names)));
+}
 
 std::size_t law_named(std::string_view option, std::string_view name) {
   if (const Law* law = find_law(name)) return index_of(*law);
@@ -101,6 +107,10 @@ std::size_t law_named(std::string_view option, std::string_view name) {
 }
 
 }  // namespace
+
+Mix parse_mix(std::string_view name) {
+  return one_of("--mix", name, {"standard", "wide"}) == "wide" ? Mix::wide : Mix::standard;
+}
 
 void LawChoice::add_options(Command& command) {
   command.add(
@@ -142,19 +152,60 @@ std::uint64_t parse_whole(std::string_view option, const std::string& text, std:
   return value;
 }
 
+namespace {
+
+struct Word {
+  const char* name;
+  std::string SubjectChoice::*value;
+};
+constexpr Word kWords[] = {{"subject", &SubjectChoice::name},
+                           {"limit", &SubjectChoice::limit},
+                           {"python", &SubjectChoice::python},
+                           {"device", &SubjectChoice::device},
+                           {"profile", &SubjectChoice::profile}};
+
+/// Whether the name starts nothing but what is known by it: a file from elsewhere may say it. The
+/// words behind a framework are those of a shell.
+bool starts_no_command(const std::string& name) {
+  const auto harmless = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view(" ._-/:").find(c) != std::string_view::npos;
+  };
+  return is_in_process(name) ||
+         (framework_command(name, "python3") && std::all_of(name.begin(), name.end(), harmless));
+}
+
+}  // namespace
+
 Option SubjectChoice::add_options(Command& command) {
+  auto variant = std::make_shared<std::string>();
   const Option subject = command.add(
       "--subject", name, "NAME",
       "Implementation to test: one that `rematch subjects` lists, a checkpoint() function of your "
       "own for PyTorch (mine.py:FUNCTION), or a command in quotes");
+  const Option only = command.add(
+      "--variant", *variant, "VARIANT",
+      "Variant of checkpointing that mine.py:FUNCTION is: reentrant (a function of autograd), "
+      "non_reentrant, or both (default)");
   command.add("--python", python, "PATH",
               "Python that runs a framework or mine.py:FUNCTION (default: the one that `ci/setup "
               "--frameworks` made, or python3 if it has the framework)");
-  command.add("--device", device, "DEVICE", "Device that the engine runs on: cpu or cuda");
+  const Option on =
+      command.add("--device", device, "DEVICE", "Device that the engine runs on: cpu or cuda");
   command.add(
       "--limit", limit, "TIME",
       "Longest that one run of a subject in another process may take, or on a device one case "
       "(default 60s; 600s for a subject that compiles its models)");
+  command.parsed([this, variant, subject, only, on] {
+    named = subject.given();
+    placed = on.given();
+    if (!only.given()) return;
+    // A word behind the name, as adapters take them, so that all that names the subject has it.
+    if (is_in_process(name) || !framework_command(name, "python3")) {
+      throw UsageError(
+          fmt::format("--variant has no effect on {}: it is for mine.py:FUNCTION", name));
+    }
+    name += " --variant " + one_of("--variant", *variant, {"reentrant", "non_reentrant", "both"});
+  });
   return subject;
 }
 
@@ -172,12 +223,24 @@ void SubjectChoice::add_profile(Command& command) {
               "profile comes with rematch, a file, or none (default: the subject's own)");
 }
 
-std::optional<std::filesystem::path> SubjectChoice::profile_file() const {
-  if (profile == "none") return std::nullopt;
-  if (profile.empty()) return framework_profile(name);
+bool SubjectChoice::names_profile() const {
+  return profile.empty() && !is_in_process(name) && !framework_command(name, "python3");
+}
+
+Profile SubjectChoice::known(const std::string& declared) const {
+  if (profile == "none") return {};
+  if (profile.empty()) {
+    const auto own = framework_profile(name);
+    const auto file = own || declared.empty() ? own : framework_profile(declared);
+    if (!file && !declared.empty()) {
+      throw SubjectBroken(fmt::format("{}: hello.profile: no profile comes with rematch for \"{}\"",
+                                      name, declared));
+    }
+    return file ? load_profile(*file) : Profile();
+  }
   std::error_code ignored;
-  if (std::filesystem::is_regular_file(profile, ignored)) return profile;
-  if (auto named = framework_profile(profile)) return named;
+  if (std::filesystem::is_regular_file(profile, ignored)) return load_profile(profile);
+  if (const auto file = framework_profile(profile)) return load_profile(*file);
   std::vector<std::string> known{"none"};
   for (const auto& [subject, ignored_subject] : known_frameworks().subjects) {
     if (framework_profile(subject)) known.push_back(subject);
@@ -185,11 +248,6 @@ std::optional<std::filesystem::path> SubjectChoice::profile_file() const {
   throw UsageError(
       fmt::format("--profile: expected a file, none, or a framework such as pytorch, got \"{}\"{}",
                   profile, did_you_mean(profile, known)));
-}
-
-Profile SubjectChoice::known() const {
-  const std::optional<std::filesystem::path> file = profile_file();
-  return file ? load_profile(*file) : Profile();
 }
 
 std::unique_ptr<Subject> SubjectChoice::make() const {
@@ -205,13 +263,40 @@ std::unique_ptr<Subject> SubjectChoice::make() const {
 }
 
 std::string SubjectChoice::options() const {
+  const SubjectChoice usual;
   std::string text;
-  if (name != default_subject()) text += " --subject " + shell_word(name);
-  if (!limit.empty()) text += " --limit " + shell_word(limit);
-  if (!python.empty()) text += " --python " + shell_word(python);
-  if (device != "cpu") text += " --device " + shell_word(device);
-  if (!profile.empty()) text += " --profile " + shell_word(profile);
+  for (const auto& [option, value] : kWords) {
+    if (this->*value != usual.*value) {
+      text += fmt::format(" --{} {}", option, shell_word(this->*value));
+    }
+  }
   return text;
+}
+
+Options SubjectChoice::words() const {
+  const SubjectChoice usual;
+  Options words{{kWords[0].name, name}};
+  for (const auto& [option, value] : kWords) {
+    if (this->*value != usual.*value) words[option] = this->*value;
+  }
+  return words;
+}
+
+void SubjectChoice::take(const Options& words, const std::string& file) {
+  if (named) return;
+  const SubjectChoice usual;
+  SubjectChoice found = *this;
+  for (const auto& [option, value] : kWords) {
+    const auto word = words.find(option);
+    const bool set = this->*value != usual.*value || (placed && value == &SubjectChoice::device);
+    if (word != words.end() && !set) found.*value = word->second;
+  }
+  if (!starts_no_command(found.name)) {
+    throw UsageError(
+        fmt::format("{} was found with a command, which a file does not start by itself: give{}",
+                    file, found.options()));
+  }
+  *this = found;
 }
 
 void CaseChoice::add_options(Command& command) {
@@ -250,6 +335,17 @@ Case CaseChoice::load(const Scope& scope) const {
   }
   return generate_case(of_hunt, parse_whole("--seed", seed, 0), parse_whole("--case", number, 0),
                        scope);
+}
+
+Options CaseChoice::found_with() const {
+  Options words;
+  if (!file.empty()) (void)load_case(file, &words);
+  for (auto& [option, word] : words) {
+    // They are printed.
+    std::replace_if(
+        word.begin(), word.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, ' ');
+  }
+  return words;
 }
 
 std::string LawChoice::options() const {

@@ -167,7 +167,7 @@ void save_divergences(const ConformArguments& a, const HuntOptions& o, const Sub
                   .string()
             : plain_name(choice.name) + "-" + plain_name(d.id);
     d.file = "cases/" + stem + ".json";
-    write_text(fs::path(a.out) / d.file, to_json(d.smallest));
+    write_text(fs::path(a.out) / d.file, to_json(d.smallest, {{"subject", choice.name}}));
     d.replay = again("replay" + choice.options() + " " +
                      shell_word((fs::path(a.out) / d.file).lexically_normal().string()));
     if (o.stopped()) continue;

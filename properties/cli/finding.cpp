@@ -180,7 +180,7 @@ void save(const Report& report, bool text) {
   if (report.is_saved()) return;
   try {
     if (!report.unwritable.empty()) throw std::runtime_error(report.unwritable);
-    save_case(report.smallest, report.file);
+    save_case(report.smallest, report.file, report.found_with);
   } catch (const std::exception& error) {
     // On a full disk the reserved name may be an empty file.
     std::error_code ignored;

@@ -30,6 +30,8 @@ struct Report {
   std::string again = {};
   std::string unshrunk = {};
   Versions versions = {};
+  /// SubjectChoice::words(), for the file.
+  Options found_with = {};
 
   /// Whether the file exists already.
   bool is_saved() const { return file == saved_case; }

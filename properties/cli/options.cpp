@@ -149,6 +149,12 @@ Option& Option::excludes(const Option& other) {
   return *this;
 }
 
+bool Option::given() const { return option_->count() > 0; }
+
+void Command::parsed(std::function<void()> action) {
+  app_->parse_complete_callback(std::move(action));
+}
+
 void Command::runs(Action action) {
   app_->callback([&chosen = *chosen_, action = std::move(action)] { chosen = action; });
 }

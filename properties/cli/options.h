@@ -26,6 +26,8 @@ class Option {
   Option& needs(const Option& other);
   /// Is refused beside `other`.
   Option& excludes(const Option& other);
+  /// Whether it stands on the command line that was parsed.
+  bool given() const;
 
  private:
   CLI::Option* option_;
@@ -42,6 +44,8 @@ class Command {
   /// Parsing sets `chosen` if the user chose this command.
   Command(CLI::App& app, Action& chosen) : app_(&app), chosen_(&chosen) {}
   void runs(Action action);
+  /// Called when all options have been parsed, before `runs`.
+  void parsed(std::function<void()> action);
 
   Option add(const std::string& name, std::string& value, const std::string& type,
              const std::string& help);

@@ -56,7 +56,7 @@ Page page_from_files(const std::vector<std::string>& files, const std::string& o
         const fs::path script = fs::path(file).parent_path() / d.script;
         if (d.script.empty() || !fs::exists(script)) d.script.clear();
         if (out.empty() || d.file.empty()) continue;
-        write_text(fs::path(out) / d.file, to_json(d.smallest));
+        write_text(fs::path(out) / d.file, to_json(d.smallest, {{"subject", column.subject}}));
         if (!d.script.empty()) write_text(fs::path(out) / d.script, text_in(script.string()));
       }
       put(page, std::move(column));

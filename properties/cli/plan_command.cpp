@@ -173,7 +173,7 @@ int show_plan(const PlanArguments& a, const Case& c, const Times& times, const F
         "or make the model or its batch smaller\n",
         bytes_text(budget), bytes_text(least.peak_bytes),
         counted(static_cast<std::uint64_t>(least.recomputations), "recomputation")));
-    return kBroken;
+    return kUsage;
   }
   const Case planned = with(c, *best);
   if (!a.save.empty()) write_text(a.save, to_json(planned), "--save");

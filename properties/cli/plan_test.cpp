@@ -84,7 +84,7 @@ TEST_CASE("plan says what does not fit, and what is no chain", "[plans]") {
   const ScratchFolder folder;
   write_case(folder, kFour);
   const Outcome none = run("plan case.json --budget 103", folder.path());
-  CHECK(none.status == 1);
+  CHECK(none.status == 2);
   CHECK(contains(none.out, "expected a plan of at most 103 B, got 104 B as the least"));
   write_case(folder, R"({"kind": "tanh"}, {"kind": "tanh"}, {"kind": "add", "from": [0, 0]})");
   const Outcome skip = run("plan case.json", folder.path());

@@ -32,7 +32,7 @@ constexpr std::string_view kFooter =
     R"(Exit status:
   0    nothing new was found; known bugs and documented limits may have been seen
   1    a law was violated, no law had anything to judge, or a fault was not caught
-  2    wrong usage, bad input, no memory left, or a device that was lost without a case to blame
+  2    wrong usage, bad input, a budget or memory too small, or a device lost without a case to blame
   130  interrupted
 
 Start here:

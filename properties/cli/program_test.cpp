@@ -269,6 +269,15 @@ TEST_CASE("a check that keeps going reports each distinct finding once, with its
   }
 }
 
+TEST_CASE("laws are listed, all of them or those that are named") {
+  CHECK(Json::parse(run("laws --json").out).size() == laws().size());
+  const Outcome one = run("laws dropout-masks");
+  CHECK(one.status == 0);
+  CHECK(contains(one.out, "dropout-masks"));
+  CHECK_FALSE(contains(one.out, "requires-grad-map"));
+  CHECK(Json::parse(run("laws --json dropout-masks losses").out).size() == 2);
+}
+
 TEST_CASE("laws can be chosen and left out by name") {
   const Json one = check_json("--cases 100 --law outputs --law losses");
   CHECK(one["laws"].size() == 5);

@@ -68,8 +68,10 @@ void for_each_verdict(const Replay& r, const LawSet& asked, Visit visit) {
   }
 }
 
-Json replay_json(const Replay& r, const LawSet& asked, const Versions& versions) {
+Json replay_json(const Replay& r, const LawSet& asked, const std::string& subject,
+                 const Versions& versions) {
   Json j;
+  j["subject"] = subject;
   if (!versions.empty()) j["versions"] = versions;
   j["case"] = Json::parse(to_json(r.c));
   Json verdicts = Json::array();
@@ -229,13 +231,33 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject,
   print_error(fmt::format("script written to {}\n", a.output));
 }
 
-int run_replay(const ReplayArguments& a) {
+/// Which subject was judged, and who said so.
+std::string judged_line(const SubjectChoice& subject, const CaseChoice& choice,
+                        const Options& found_with) {
+  const auto found = found_with.find("subject");
+  std::string why;
+  if (!choice.file.empty() && found == found_with.end() && !subject.named) {
+    why = "; the file names no subject, --subject does";
+  } else if (found != found_with.end() && subject.named && found->second != subject.name) {
+    why = "; the file was found with " + found->second;
+  } else if (found != found_with.end() && !subject.named) {
+    why = ", as the file says";
+  }
+  return fmt::format("judged: {}{}\n", subject.name, why);
+}
+
+int run_replay(ReplayArguments a) {
   const LawSet chosen = a.laws.chosen();
   const LawSet asked = chosen | a.laws.failures();
-  const Profile profile = a.subject.known();
   a.choice.require();
+  const Options found_with = a.choice.found_with();
+  a.subject.take(found_with, a.choice.file);
+  // A profile that cannot be read is said before a subject is started, which takes long.
+  Profile known = a.subject.known();
   const std::unique_ptr<Subject> subject = a.subject.make();
-  const Profile known = profile.on(subject->declares().versions);
+  const Declaration& declared = subject->declares();
+  if (a.subject.names_profile()) known = a.subject.known(declared.profile);
+  known = known.on(declared.versions);
   const Case c = a.choice.load(subject->declares().scope);
   Replay r;
   {
@@ -256,7 +278,7 @@ int run_replay(const ReplayArguments& a) {
     return kHeld;
   }
   if (a.json) {
-    print_out(replay_json(r, asked, subject->declares().versions).dump(2) + "\n");
+    print_out(replay_json(r, asked, a.subject.name, subject->declares().versions).dump(2) + "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");
@@ -264,6 +286,7 @@ int run_replay(const ReplayArguments& a) {
   print_side_by_side(r);
   print_errors(r);
   print_out("\n" + verdict_of(r, chosen | (asked & violated(r)), fresh) + "\n");
+  print_out(judged_line(a.subject, a.choice, found_with));
   print_out("again: " +
             again("replay" + a.laws.options() + a.subject.options() + " " + a.choice.options()) +
             "\n");
@@ -296,10 +319,11 @@ const CommandEntry replay_command{
     .name = "replay",
     .summary = "Run one case again and judge it by every law",
     .examples =
-        "  rematch replay FINDING.json --subject pytorch\n"
-        "  rematch replay FINDING.json --subject pytorch --export pytorch > bug.py\n"
-        "  rematch replay FINDING.json --subject pytorch --export issue > report.md\n"
-        "  rematch replay FINDING.json --subject pytorch --export test > test_finding.py\n"
+        "  rematch replay FINDING.json\n"
+        "  rematch replay FINDING.json --subject engine\n"
+        "  rematch replay FINDING.json --export pytorch > bug.py\n"
+        "  rematch replay FINDING.json --export issue > report.md\n"
+        "  rematch replay FINDING.json --export test > test_finding.py\n"
         "  rematch replay --seed 1 --case 42",
     .declare = declare_replay,
 };

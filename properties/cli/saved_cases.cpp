@@ -175,6 +175,7 @@ Report report_of(const CheckArguments& a, std::uint64_t seed, const Finding& f,
   report.again = replay_line(a.subject, report.file);
   report.unshrunk = numbered_line(a, seed, f.index);
   report.versions = versions;
+  report.found_with = a.subject.words();
   return report;
 }
 
@@ -197,7 +198,7 @@ void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutco
 void save_known(const CheckArguments& a, const HuntOptions& o, const HuntResult& result) {
   if (a.save.empty() || !a.keep_going) return;
   for (const Finding& f : result.known_findings) {
-    save_case(f.smallest, known_file(a, o.profile.entries()[*f.known].id));
+    save_case(f.smallest, known_file(a, o.profile.entries()[*f.known].id), a.subject.words());
   }
 }
 

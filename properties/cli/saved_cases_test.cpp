@@ -64,6 +64,46 @@ TEST_CASE("a finding in a saved case is shrunk, and its lines show it again") {
   }
 }
 
+TEST_CASE("a finding is judged again with the subject that found it, unless another one is named") {
+  const ScratchFolder folder;
+  const Json found =
+      json_in(run("check --subject engine:R1 --no-regressions --json", folder.path()).out);
+  const std::string file = found["findings"][0]["file"];
+  const Outcome again = run("replay " + file, folder.path());
+  INFO(again.out);
+  CHECK(again.status == 1);
+  CHECK(contains(again.out, "\njudged: engine:R1, as the file says\n"));
+  CHECK(json_in(run("replay --json " + file, folder.path()).out)["subject"] == "engine:R1");
+
+  const Outcome other = run("replay --subject engine " + file, folder.path());
+  CHECK(other.status == 0);
+  CHECK(contains(other.out, "\njudged: engine; the file was found with engine:R1\n"));
+
+  Json old = Json::parse(text_of(folder.path() / file));
+  CHECK(old.erase("found_with") == 1);
+  folder.write("old.json", old.dump());
+  const Outcome unnamed = run("replay old.json", folder.path());
+  CHECK(unnamed.status == 0);
+  CHECK(contains(unnamed.out, "\njudged: engine; the file names no subject, --subject does\n"));
+}
+
+TEST_CASE("a file starts no command by itself, but says how it is started") {
+  const ScratchFolder folder;
+  Json c = Json::parse(text_of(regression("loss_of_zero")));
+  for (const char* subject :
+       {"touch started", "./program", "pytorch; touch started", "pytorch $(touch started)",
+        "mine.py:f | touch started", "touch \033[31m started"}) {
+    c["found_with"] = {{"subject", subject}};
+    folder.write("case.json", c.dump());
+    const Outcome o = run("replay case.json", folder.path());
+    INFO(o.out);
+    CHECK(o.status == 2);
+    CHECK(contains(o.out, "which a file does not start by itself: give --subject"));
+    CHECK_FALSE(contains(o.out, "\033"));
+    CHECK_FALSE(fs::exists(folder.path() / "started"));
+  }
+}
+
 TEST_CASE("saved cases of one's own are judged beside those that come with the program") {
   const ScratchFolder folder;
   folder.write("mine/a.json", text_of(regression("replay_draws_anew")));

@@ -272,6 +272,7 @@ TEST_CASE("the smallest case of each known bug is kept where a folder is named")
   CHECK(run("replay --subject engine:S1 --profile known.json kept/known-engine-S1-twice.json",
             folder.path())
             .status == 0);
+  CHECK(run("replay kept/known-engine-S1-twice.json", folder.path()).status == 0);
   CHECK(run("replay --subject engine:S1 kept/known-engine-S1-twice.json", folder.path()).status ==
         1);
   // Without a folder the current one stays as it was.
@@ -306,6 +307,29 @@ TEST_CASE("where PyTorch does the same, a finding says so, and what to do") {
   CHECK(contains(o.out, "hint: PyTorch itself does this, too (running-statistics-twice)"));
   CHECK(contains(o.out, "--profile pytorch"));
   CHECK_FALSE(contains(run(check + " --profile none", folder.path()).out, "hint:"));
+}
+
+TEST_CASE("a subject in another process may have the profile of one that is known") {
+  const ScratchFolder folder;
+  const auto script = [](const std::string& profile) {
+    return "'" REMATCH_PROGRAM
+           "' serve --subject engine:S1 4>&1 >/dev/null | sed -u "
+           "'s/\"versions\":[^}]*}/\"versions\":{\"torch\":\"2\"},\"profile\":\"" +
+           profile + "\"/' >&4\n";
+  };
+  folder.write("torch.sh", script("pytorch"));
+  const std::string check =
+      "check --cases 300 --seed 6 --no-regressions --subject 'sh torch.sh' --law "
+      "buffers-after-step";
+  const Outcome o = run(check, folder.path());
+  INFO(o.out);
+  CHECK(o.status == 0);
+  CHECK(contains(o.out, "running-statistics-twice"));
+  CHECK(run(check + " --profile none", folder.path()).status == 1);
+  folder.write("torch.sh", script("pytroch"));
+  const Outcome unknown = run(check, folder.path());
+  CHECK(unknown.status == 2);
+  CHECK(contains(unknown.out, "no profile comes with rematch for \"pytroch\""));
 }
 
 TEST_CASE("a replay of a subject that records no bytes over time has no empty chart") {

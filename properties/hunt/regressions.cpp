@@ -63,7 +63,7 @@ std::string lacking(const Scope& scope, const Case& c) {
   return names;
 }
 
-Case load_case(const fs::path& file) {
+Case load_case(const fs::path& file, Options* found_with) {
   std::error_code error;
   if (fs::is_directory(file, error)) {
     throw std::invalid_argument(
@@ -81,17 +81,17 @@ Case load_case(const fs::path& file) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   try {
-    return case_from_json(text);
+    return case_from_json(text, found_with);
   } catch (const std::invalid_argument& fault) {
     throw std::invalid_argument(fmt::format("{}: {}", file.string(), fault.what()));
   }
 }
 
-void save_case(const Case& c, const fs::path& file) {
+void save_case(const Case& c, const fs::path& file, const Options& found_with) {
   const fs::path draft = file.string() + fmt::format(".{}.tmp", getpid());
   errno = 0;
   std::ofstream out(draft, std::ios::binary);
-  out << to_json(c);
+  out << to_json(c, found_with);
   out.close();
   const int failure = errno;
   std::error_code error;

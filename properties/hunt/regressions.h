@@ -21,12 +21,12 @@ std::optional<std::filesystem::path> default_regressions(const std::filesystem::
 /// Names of what the case needs and the scope lacks, each preceded by a space. The case is valid.
 std::string lacking(const Scope& scope, const Case& c);
 
-/// Reads one case from a file. Throws std::invalid_argument with the file's name when it cannot be
-/// read or holds no valid case.
-Case load_case(const std::filesystem::path& file);
+/// Reads one case from a file, as case_from_json() does. Throws std::invalid_argument with the
+/// file's name when it cannot be read or holds no valid case.
+Case load_case(const std::filesystem::path& file, Options* found_with = nullptr);
 
-/// Writes the case; the file appears complete or not at all. Throws std::runtime_error with the
-/// file's name.
-void save_case(const Case& c, const std::filesystem::path& file);
+/// Writes the case, as to_json() does; the file appears complete or not at all. Throws
+/// std::runtime_error with the file's name.
+void save_case(const Case& c, const std::filesystem::path& file, const Options& found_with = {});
 
 }  // namespace rematch

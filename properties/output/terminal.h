@@ -15,7 +15,7 @@ namespace rematch::cli {
 inline constexpr int kHeld = 0;
 /// A law was violated, no law had anything to judge, or a fault was not caught.
 inline constexpr int kBroken = 1;
-/// Wrong usage, bad input, no memory left, or a device lost with no case to blame.
+/// Wrong usage, bad input, a budget or memory too small, or a device lost with no case to blame.
 inline constexpr int kUsage = 2;
 /// Interrupted by Ctrl-C or SIGTERM.
 inline constexpr int kInterrupted = 130;

@@ -40,6 +40,8 @@ struct Declaration {
   bool whole_segments = false;
   /// Subject::export_script() can write scripts.
   bool exports = false;
+  /// Name of a known subject whose profile applies to this one, too: "pytorch"; empty for none.
+  std::string profile = {};
 };
 
 }  // namespace rematch

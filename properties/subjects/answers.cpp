@@ -142,6 +142,9 @@ Hello read_hello(std::string_view text) {
   if (d.rounds_differently) d.observes.erase(Observable::recomputed_values);
   fields.read("whole_segments", d.whole_segments);
   fields.read("exports", d.exports);
+  if (const Json* named = fields.find("profile")) {
+    fields.line(*named, fields.path("profile"), d.profile);
+  }
   fields.read("files", hello.files);
   fields.finish();
   return hello;

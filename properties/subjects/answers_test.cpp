@@ -100,6 +100,12 @@ TEST_CASE("an answer is one object with the id of its request") {
   CHECK_THROWS_AS(run_answer(R"({"answer":{"id":7,"error":"no"}})"), SubjectBroken);
 }
 
+TEST_CASE("a hello may name the profile of a subject that it is like") {
+  CHECK(read_hello(hello("")).declaration.profile.empty());
+  CHECK(read_hello(hello(R"(,"profile":"pytorch")")).declaration.profile == "pytorch");
+  rejects_hello(R"(,"profile":["pytorch"])", "hello.profile: expected text");
+}
+
 TEST_CASE("a hello may name versions, each on one line") {
   const auto versions = [](const std::string& fields) {
     return read_hello(hello(fields)).declaration.versions;

@@ -7,6 +7,7 @@ import difflib
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -45,7 +46,8 @@ In Python:
 The program, {where}:
 {theirs}
 
-`rematch COMMAND --help` explains each. Exit status 0: nothing new; 1: a violation; 2: wrong usage.
+`rematch COMMAND --help` explains each.
+Exit status 0: nothing new; 1: a violation; 2: wrong usage, or nothing was judged.
 
 Examples:
   rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg nhead=4 --arg batch_first=True --input 2x8x32
@@ -130,6 +132,10 @@ def _run(arguments: Sequence[str] | None) -> None:
             if sys.modules.get("torch") is not None:
                 raise
             refuse("rematch", f"{what} needs PyTorch in this Python: {error}")
+        except Exception:
+            # Python would end with 1, which is for a violation.
+            traceback.print_exc()
+            refuse("rematch", f"{what} failed by itself: the lines above say where")
     if what in FRAMEWORKS or ":" in what or what.endswith(".py"):
         try:
             return _serve(what, options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,11 @@ def load(place: str) -> Any:
             module = importlib.import_module(where)
     except (ImportError, FileNotFoundError) as error:
         raise SystemExit(f"{where}: cannot be loaded: {error}") from None
+    except Exception as error:
+        # The innermost line of its own; of a script that is no Python the error names it.
+        own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).match(where)]
+        line = "" if isinstance(error, SyntaxError) or not own else f" (line {own[-1]})"
+        raise SystemExit(f"{where}: cannot be loaded: {type(error).__name__}: {error}{line}") from None
     found = getattr(module, name, None)
     if found is None:
         raise SystemExit(f"{where} has no {name}")

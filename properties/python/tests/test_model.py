@@ -66,6 +66,14 @@ def test_inputs_of_a_model_need_not_require_grad():
     assert verdict.own is not None and verdict.own.safe, verdict
 
 
+def test_blocks_of_a_model_can_be_named_by_several_patterns():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2))
+    verdict = judge_model(model, torch.randn(3, 4), blocks=["0", "2.*"])
+    assert [name for block in verdict.blocks for name in block.names] == ["0", "2.0"]
+    with pytest.raises(TypeError, match="judge_model.. expects a module, got function"):
+        judge_model(lambda x: x, torch.randn(3, 4))
+
+
 def test_blocks_of_a_model_can_be_named():
     verdict = judge_model(Stack(), X, blocks="second.*")
     assert [block.names for block in verdict.blocks] == [["second.0", "second.1"]]

@@ -231,7 +231,7 @@ def test_budgets(text, count):
     assert bytes_of(text, 1000) == count
 
 
-@pytest.mark.parametrize("text", ["many", "8 apples", ""])
+@pytest.mark.parametrize("text", ["many", "8 apples", "", "-1GB", "0", "inf", "nan%", 0.6, -3, 0])
 def test_wrong_budgets(text):
     with pytest.raises(ValueError, match="budget is bytes"):
         bytes_of(text, 1000)
@@ -267,7 +267,44 @@ def test_the_command_line(capsys):
     assert told["measured"] == told["promised"] <= told["budget"]
     with pytest.raises(SystemExit) as ended:
         main(["plan", f"{__file__}:example", "--budget", "1B"])
-    assert ended.value.code == 1
+    assert ended.value.code == 2 and "no choice fits" in capsys.readouterr().err
+    main(["plan", f"{__file__}:example", "--json", "--blocks", "0", "--blocks", "2"])
+    assert list(json.loads(capsys.readouterr().out)["choices"]) == ["0", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (f"{__file__}:raises", "the model fails in a plain step: KeyError: 'who'"),
+        (f"{__file__}:example --snapshot /nowhere/it.pickle", "--snapshot: [Errno 2] No such file or directory"),
+        (f"{__file__}:example --blocks none", "no submodule that ran matches 'none'"),
+        (f"{__file__}:example --budget 0.6", "budget is bytes"),
+        (f"{__file__}:planned", "it raises TypeError"),
+        ("torch.nn:Linear --arg 4 --arg 4 --input 99999999x99999999", "--input 99999999x99999999: "),
+    ],
+)
+def test_what_cannot_be_planned_is_told_in_a_sentence(capsys, words, says):
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", *words.split()])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and says in told and "Traceback" not in told
+
+
+def raises():
+    def forward(self, x):
+        raise KeyError("who")
+
+    return maker(forward, None, nn.Module)(), (torch.randn(2),), {}
+
+
+def test_a_wrong_budget_is_told_before_anything_runs():
+    def fails(*_):
+        raise AssertionError("it ran")
+
+    model = mlp(2)
+    model.register_forward_pre_hook(fails)
+    with pytest.raises(ValueError, match="budget is bytes"):
+        planned(model, budget=0.6)
 
 
 def example():
@@ -286,6 +323,8 @@ def test_what_cannot_be_planned_says_what_to_do():
         planned(torch.compile(mlp(2), backend="eager"))
     with pytest.raises(ValueError, match="no submodule that ran matches 'layers"):
         planned(mlp(2), blocks="layers.*")
+    with pytest.raises(ValueError, match=r"matches 'layers.\*', 'heads.\*'"):
+        planned(mlp(2), blocks=["layers.*", "heads.*"])
 
 
 def test_a_policy_that_the_model_cannot_have_is_left_out():

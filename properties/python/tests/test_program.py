@@ -205,6 +205,15 @@ def test_the_snapshot_of_a_case_is_pytorchs_and_has_the_peaks_that_it_shows(tmp_
         assert recomputed == (set() if name == "plain" else {"backward: layer 0", "backward: layer 1"})
 
 
+def test_a_command_that_fails_by_itself_is_no_verdict(monkeypatch, capsys):
+    def main(words):
+        raise KeyError("ours")
+
+    monkeypatch.setattr(command, "import_module", lambda name: type("Failing", (), {"main": main}))
+    told = refused(capsys, "safe")
+    assert "KeyError: 'ours'" in told and "rematch: safe failed by itself" in told
+
+
 def test_what_cannot_be_started_is_wrong_usage(capsys):
     assert "has no nothing" in refused(capsys, f"{__file__}:nothing")
 

@@ -49,6 +49,7 @@ def test_hello_says_what_the_subject_can_do(start_python):
     hello = start_python(doubles()).hello()
     assert (hello["protocol"], hello["name"], hello["may_vary"]) == (1, "doubles", False)
     assert (hello["observes"], hello["implements"]) == (["outputs"], FEATURES)
+    assert "profile" not in hello
     assert hello["versions"]["python"] == sys.version.split()[0]
 
 

@@ -19,7 +19,7 @@ from planted_states import Alternates, counts  # noqa: E402
 from torch import nn  # noqa: E402
 
 from rematch.__main__ import main  # noqa: E402
-from rematch.safe import assert_checkpoint_safe, findings, judge  # noqa: E402
+from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(2))
 
@@ -170,13 +170,84 @@ def test_the_command_line_prints_the_report(capsys):
         ("torch.nn:Linear --input three", "extents like 4x16"),
         ("torch.nn:Lineal --input 3x4", "has no Lineal"),
         ("torch.nn:Linear --arg 7 --arg 7 --input 3x4", "fails without checkpointing, too"),
+        ("torch.nn:ReLU --input 99999999x99999999", "--input 99999999x99999999: "),
+        ("torch.nn:ReLU --input 99999999999999999999x2", "--input 99999999999999999999x2: "),
+        ("torch.nn:ReLU --input x=-1x2", "--input x=-1x2: "),
+        ("torch.nn:MultiheadAttention --arg 8 --arg 3 --input 3x4", "embed_dim must be divisible by num_heads"),
+        (f"{__file__}:through_a_global --model", "missing 1 required positional argument"),
+        (f"{__file__}:no_model --model --input 3x4", "a module expected, or a function that returns one, got int"),
+        (f"{__file__}:fails --model", "it raises KeyError: 'who'"),
+        (f"{__file__}:of_three --model", "a model, (model, batch) or (model, args, kwargs) expected"),
+        (f"{__file__}:a_model --model", "--input is needed"),
+        ("torch.nn:ReLU --input 3x4 --model --variant non", "invalid choice"),
     ],
 )
-def test_the_command_line_says_what_is_missing(capsys, words, says):
+def test_what_cannot_be_judged_is_told_in_a_sentence(capsys, words, says):
     with pytest.raises(SystemExit) as ended:
         main(["safe", *words.split()])
     assert ended.value.code == 2
-    assert says in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert says in told and "Traceback" not in told
+
+
+def no_model():
+    return 7
+
+
+def fails():
+    raise KeyError("who")
+
+
+def of_three():
+    return a_model(), 1, 2
+
+
+def a_model():
+    return nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+
+def with_a_batch():
+    return a_model(), torch.randn(3, 4)
+
+
+def test_a_whole_model_may_come_from_a_function_with_its_batch(capsys):
+    main(["safe", f"{__file__}:with_a_batch", "--model"])
+    main(["safe", f"{__file__}:a_model", "--model", "--input", "3x4"])
+    assert capsys.readouterr().out.count("The blocks of Sequential are safe") == 2
+
+
+@pytest.mark.parametrize("text", ["def f(:", "1 / 0", "raise OSError('no')"])
+def test_a_script_that_fails_is_told_in_a_sentence(capsys, tmp_path, text):
+    script = tmp_path / "wrong.py"
+    script.write_text(f"\n{text}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["safe", f"{script}:f", "--input", "2"])
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and "cannot be loaded" in told and "line 2" in told and "Traceback" not in told
+
+
+def test_a_verdict_tells_all_that_it_abbreviates_where_it_is_asked(capsys):
+    class Writes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            for i in range(8):
+                self.register_buffer(f"sum{i}", torch.zeros(4))
+
+        def forward(self, x):
+            for buffer in self.buffers():
+                buffer += x.detach().sum(0)
+            return x.sin()
+
+    verdict = judge(Writes(), X)
+    short, long = str(verdict), verdict.text(verbose=True)
+    assert " more" in short and " more" not in long.replace("once more", "")
+    assert all(f"sum{i}" in long for i in range(8)) and "sum6" not in short
+    assert verdict.text() == short
+    model = judge_model(nn.Sequential(*(nn.Sequential(nn.Linear(4, 4), nn.Tanh()) for _ in range(3))), X)
+    assert "0 and 2 more" in str(model) and "0, 1, 2" in model.text(verbose=True)
+    with pytest.raises(SystemExit):
+        main(["safe", "torch.nn:BatchNorm1d", "--arg", "4", "--input", "3x4", "--verbose"])
+    assert " more\n" not in capsys.readouterr().out
 
 
 def test_the_command_line_passes_keywords_and_prints_json(capsys):

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from rematch import zoo
+from rematch.cli import zoo as cli_zoo
 from rematch.safe import judge_model
 from rematch.zoo import runner
 from rematch.zoo.page import page
@@ -87,6 +88,40 @@ def test_the_command_goes_on_where_it_was(tmp_path):
 def test_a_wrong_name_is_refused(tmp_path):
     refused = run_module(tmp_path, "rematch", "zoo", "nowhere:Model")
     assert refused.returncode == 2 and "library:name expected" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ("transformers:LlamaForCausLM", "transformers has no model LlamaForCausLM; did you mean LlamaForCausalLM?"),
+        ("timm:test_vitt", "did you mean test_vit?"),
+        ("timm:nowhere*", "timm has no model nowhere*"),
+        ("torchvision:nothing", "torchvision has no model nothing"),
+        ("diffusers:UNet2DModell", "did you mean UNet2DModel?"),
+    ],
+)
+def test_a_model_that_there_is_not_is_refused(tmp_path, place, says):
+    pytest.importorskip(place.partition(":")[0])
+    refused = run_module(tmp_path, "rematch", "zoo", place)
+    assert refused.returncode == 2 and says in refused.stderr and "Traceback" not in refused.stderr
+    assert not (tmp_path / "rematch-zoo").exists()
+
+
+def test_where_no_model_was_judged_that_is_no_success(tmp_path, monkeypatch, capsys):
+    def judged(places, limit, jobs):
+        rest = {"why": "it died", "findings": [], "blocks": []}
+        yield from ({"model": place, "answer": answers.pop(), **rest} for place in places)
+
+    monkeypatch.setattr(cli_zoo, "judged", judged)
+    monkeypatch.setattr(cli_zoo, "_places", lambda *_: ["timm:a", "timm:b"])
+    monkeypatch.setattr(cli_zoo, "version", lambda _: "1")
+    monkeypatch.setattr(cli_zoo, "_prepare", lambda _: None)
+    answers = ["not judged", "not built"]
+    with pytest.raises(SystemExit) as ended:
+        cli_zoo.main(["--out", str(tmp_path / "none")])
+    assert ended.value.code == 2 and "not built: it died" in capsys.readouterr().err
+    answers = ["safe", "not judged"]
+    cli_zoo.main(["--out", str(tmp_path / "one")])
 
 
 def test_pytest_judges_a_model_of_a_library(tmp_path):

@@ -18,6 +18,11 @@ def parser_of(command: str, says: str, epilog: str) -> ArgumentParser:
     )
 
 
+def sentence(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def refuse(who: str, why: str) -> NoReturn:
     """Ends the program: 2."""
     print(f"{who}: {why}", file=sys.stderr)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from inspect import isroutine
-from typing import Any
 
 from rematch.cli import parser_of, refuse
-from rematch.cli.safe import add_module, inputs_of, made
-from rematch.place import model_of
+from rematch.cli.safe import add_module, inputs_of, made, with_batch
 
 OPTIMIZERS = ("adamw", "adam", "sgd")
 EXAMPLE = """\
@@ -34,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
     )
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help="its states and its step are counted, too")
-    parser.add_argument("--blocks", help='a pattern of names, such as "layers.*"')
+    parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; several times')
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
@@ -42,20 +39,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 nothing fits, 2 a wrong argument, or what cannot be measured."""
+    """Raises SystemExit: 2 a wrong argument, what cannot be measured, or nothing fits: that is no violation."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    inputs: Any
-    inputs, kwargs = inputs_of(parser, given.input)
-    model = made(given.what, given.arg)
-    if isroutine(model):
-        try:
-            model, args, keywords = model_of(given.what, model())
-        except SystemExit as error:
-            parser.error(str(error))
-        inputs, kwargs = args or inputs, keywords or kwargs
-    if not inputs and not kwargs:
-        parser.error("--input is needed, once for each input of the model")
+    given_inputs = inputs_of(parser, given.input)
+    model, inputs, kwargs = with_batch(parser, given.what, made(given.what, given.arg), *given_inputs)
     from rematch.plan import plan_model
 
     try:
@@ -68,15 +56,13 @@ def main(arguments: list[str]) -> None:
             blocks=given.blocks,
             progress=sys.stderr.isatty(),
         )
-    except ValueError as error:
-        if "no choice fits" not in str(error):
-            refuse(given.what, str(error))
-        print(error, file=sys.stderr)
-        raise SystemExit(1) from None
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         refuse(given.what, str(error))
     if given.snapshot:
-        plan.snapshot(given.snapshot)
+        try:
+            plan.snapshot(given.snapshot)
+        except OSError as error:
+            parser.error(f"--snapshot: {error}")
     print(json.dumps(plan.to_json(), indent=2) if given.json else plan)
     if given.chart and not given.json:
         print(plan.chart())

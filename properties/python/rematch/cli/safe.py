@@ -6,10 +6,11 @@ import argparse
 import ast
 import json
 import sys
+from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
-from rematch.cli import parser_of, refuse
-from rematch.place import load
+from rematch.cli import parser_of, refuse, sentence
+from rematch.place import load, model_of
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,8 @@ examples:
 
 
 def input_of(text: str) -> torch.Tensor:
-    """A tensor from "4x16": normal numbers, or "int:4x16": zeros and ones. Raises ValueError."""
+    """A tensor from "4x16": normal numbers, or "int:4x16": zeros and ones. Raises ValueError, and RuntimeError for one
+    that PyTorch cannot make."""
     import torch
 
     kind, _, shape = text.rpartition(":")
@@ -58,9 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = parser_of("safe", says, EXAMPLE)
     add_module(parser, "MODULE")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both", help="of checkpoint() (both)")
-    parser.add_argument("--model", action="store_true", help="a whole model: its own switch, and its blocks")
+    parser.add_argument("--model", action="store_true", help="a whole model, or a function that returns it and a batch")
     parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
     parser.add_argument("--seed", type=int, default=0, help="of the random state that each run begins with (0)")
+    parser.add_argument("--verbose", action="store_true", help='lists all that "and 7 more" stands for')
     parser.add_argument("--json", action="store_true", help="prints the verdict as JSON")
     return parser
 
@@ -70,22 +73,24 @@ def main(arguments: list[str]) -> None:
     parser = _parser()
     given = parser.parse_args(arguments)
     inputs, kwargs = inputs_of(parser, given.input)
-    if not inputs and not kwargs:
+    if not inputs and not kwargs and not given.model:
         parser.error("--input is needed, once for each input of the module")
     from rematch.safe import judge, judge_model
 
     target = made(given.what, given.arg)
+    if given.model:
+        target, inputs, kwargs = with_batch(parser, given.what, target, inputs, kwargs)
     options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed}
     options["progress"] = sys.stderr.isatty()
     if given.variant != "both":
         options["variants"] = given.variant
     try:
         verdict = (judge_model if given.model else judge)(target, *inputs, **options)
-    except (RuntimeError, TypeError) as error:
+    except (RuntimeError, TypeError, ValueError) as error:
         refuse(given.what, str(error))
-    print(json.dumps(verdict.to_json(), indent=2) if given.json else verdict)
+    print(json.dumps(verdict.to_json(), indent=2) if given.json else verdict.text(given.verbose))
     if not verdict.safe:
-        raise SystemExit(1)
+        raise SystemExit(1 if verdict.judged else 2)
 
 
 def inputs_of(parser: argparse.ArgumentParser, texts: list[str]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
@@ -98,6 +103,8 @@ def inputs_of(parser: argparse.ArgumentParser, texts: list[str]) -> tuple[list[t
             tensor = input_of(shape)
         except ValueError:
             parser.error(f"--input: extents like 4x16, int:4x16 or name=4x16, expected, got {text}")
+        except (MemoryError, RuntimeError, TypeError) as error:
+            parser.error(f"--input {text}: {sentence(error)}")
         if equals:
             kwargs[name] = tensor
         else:
@@ -121,3 +128,28 @@ def made(what: str, texts: list[str]) -> Any:
         return target(*(value for name, value in given if not name), **{n: value for n, value in given if n})
     except TypeError as error:
         refuse(what, f"{error}; give its arguments with --arg")
+    except Exception as error:
+        refuse(what, f"it raises {type(error).__name__}: {sentence(error)}")
+
+
+def with_batch(
+    parser: argparse.ArgumentParser, what: str, model: Any, inputs: Any, kwargs: Any
+) -> tuple[Any, Any, Any]:
+    """The model and its batch: of a function those that it returns. Ends the program where there are none."""
+    if isroutine(model):
+        try:
+            returned = model()
+        except Exception as error:
+            refuse(what, f"it raises {type(error).__name__}: {sentence(error)}")
+        try:
+            model, args, keywords = model_of(what, returned)
+        except SystemExit as error:
+            parser.error(str(error))
+        inputs, kwargs = args or inputs, keywords or kwargs
+    from torch.nn import Module
+
+    if not isinstance(model, Module):
+        refuse(what, f"a module expected, or a function that returns one, got {type(model).__name__}")
+    if not inputs and not kwargs:
+        parser.error("--input is needed, once for each input of the model")
+    return model, inputs, kwargs

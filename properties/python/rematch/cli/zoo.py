@@ -14,9 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from rematch.cli import parser_of, refuse
-from rematch.zoo import LIBRARIES, knows, names
+from rematch.zoo import LIBRARIES, knows, missing, names
 from rematch.zoo.page import page
-from rematch.zoo.runner import NOT_BUILT, UNSAFE, Record, judged
+from rematch.zoo.runner import NOT_BUILT, NOT_JUDGED, UNSAFE, Record, judged
 
 EXAMPLE = """\
 examples:
@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 where a model is not safe, 2 for a wrong argument, 130 where it was stopped."""
+    """Raises SystemExit: 1 where a model is not safe, 2 for a wrong argument or where none was judged, 130 where it was
+    stopped."""
     given = _parser().parse_args(arguments)
     if given.limit <= 0 or given.jobs < 1:
         refuse("rematch zoo", "--for and --jobs: more than 0 expected")
@@ -80,8 +81,9 @@ def main(arguments: list[str]) -> None:
     if stopped:
         print("the same command goes on")
         raise SystemExit(130)
-    if any(records[place]["answer"] == UNSAFE for place in places):
-        raise SystemExit(1)
+    answers = {records[place]["answer"] for place in places}
+    if UNSAFE in answers or answers <= {NOT_BUILT, NOT_JUDGED}:
+        raise SystemExit(1 if UNSAFE in answers else 2)
 
 
 def _places(asked: Sequence[str], libraries: Sequence[str] | None) -> list[str]:
@@ -104,8 +106,11 @@ def _places(asked: Sequence[str], libraries: Sequence[str] | None) -> list[str]:
         if whole:
             found += known
         for pattern in patterns:
+            matching = [place for place in known if fnmatchcase(place, pattern)]
             # A name that is not listed may be a further class of a kind that is.
-            found += [place for place in known if fnmatchcase(place, pattern)] or [pattern]
+            if not matching and (lacks := missing(pattern)):
+                refuse("rematch zoo", lacks)
+            found += matching or [pattern]
     return list(dict.fromkeys(found))
 
 
@@ -143,5 +148,6 @@ def _header(records: dict[str, Record]) -> Record:
 def _tell(record: Record, count: int, total: int, passed: float) -> None:
     rest = passed / count * (total - count)
     causes = ", ".join(dict.fromkeys(f["cause"] for f in record.get("findings", ()) if not f["remark"]))
-    says = record["answer"] + (f" ({causes})" if causes else "")
+    why = f": {record['why']}" if record.get("why") else ""
+    says = record["answer"] + (f" ({causes})" if causes else why)
     print(f"{count} of {total}, about {rest / 60:.0f} min left: {record['model']}: {says}", file=sys.stderr, flush=True)

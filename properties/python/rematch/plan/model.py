@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rematch.journal.journal import hooked
 from rematch.journal.regions import told
 from rematch.plan.options import CHECKPOINTED, STORED, Contexts, known_options
-from rematch.plan.planner import Planner
+from rematch.plan.planner import Planner, bytes_of
 from rematch.plan.report import Plan
 from rematch.plan.step import MakeOptimizer, Step
 from rematch.safe.blocks import Wrapped, chosen_blocks
@@ -31,11 +31,11 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 def plan_model(
     model: nn.Module,
     *args: Any,
-    budget: int | str | None = None,
+    budget: int | float | str | None = None,
     kwargs: Mapping[str, Any] | None = None,
     loss: Callable[[Any], Tensor] | None = None,
     optimizer: MakeOptimizer | str | None = None,
-    blocks: str | None = None,
+    blocks: str | Sequence[str] | None = None,
     policies: Mapping[str, Contexts] | None = None,
     switch: Callable[[Any, bool], None] | None = None,
     seed: int = 0,
@@ -52,18 +52,22 @@ def plan_model(
     number, "8GB", "500MiB", or "60%" of the plain peak; None: the least that can be had. `loss`: of what the model
     returns; otherwise its attribute `loss`, or the sum of what it returns. `optimizer`: "adamw", "adam", "sgd", or
     a function of the parameters; without one a step ends after the backward. `blocks`: a pattern of names, such as
-    "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `policies`: for
+    "layers.*", or several; otherwise those that the model's own switch wraps, or repeated children. `policies`: for
     checkpoint(context_fn=), by name, instead of the one that keeps products. `repeats`: of each timed step.
 
     On the CPU the storages of tensors are counted, and on fake tensors, where the cost is in floating-point
     operations; on CUDA the allocator is asked. The model is left as it was.
 
-    Raises ValueError where no choice is within the budget, and for a batch or a pattern that gives no block.
+    Raises ValueError where no choice is within the budget, and for a batch or a pattern that gives no block, and
+    RuntimeError where a plain step fails.
     """
     if not isinstance(model, nn.Module) or hasattr(model, "_orig_mod"):
         raise ValueError(
             f"[plan_model] a module is planned as it is before torch.compile(); got {type(model).__name__}"
         )
+    if budget is not None:
+        # A wrong one is said before anything runs.
+        bytes_of(budget, 1 << 62)
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
             raise ValueError(
@@ -105,7 +109,7 @@ def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
     return known.turn
 
 
-def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
+def _find_blocks(target: Target, patterns: str | Sequence[str] | None, seed: int) -> list[str]:
     """Names of blocks in the order in which they run, none within another."""
     model: nn.Module = target.function  # type: ignore[assignment]
     ran: dict[str, None] = {}
@@ -120,15 +124,17 @@ def _find_blocks(target: Target, pattern: str | None, seed: int) -> list[str]:
         seed_all(seed)
         with told(wrapped), target.within():
             model(*args, **kwargs)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        raise RuntimeError(f"[plan_model] the model fails in a plain step: {what}") from error
     finally:
         for hook in hooks:
             hook.remove()
         target.begin(seed)
-    found = chosen_blocks(model, pattern, wrapped.names, ran)
+    found = chosen_blocks(model, patterns, wrapped.names, ran)
     outer = [n for n in ran if n in found and not any(n.startswith(f"{other}.") for other in found)]
     if not outer:
-        what = (
-            f"no submodule that ran matches {pattern!r}" if pattern else "the model has no submodules with parameters"
-        )
+        asked = ", ".join(map(repr, [patterns] if isinstance(patterns, str) else patterns or ()))
+        what = f"no submodule that ran matches {asked}" if asked else "the model has no submodules with parameters"
         raise ValueError(f"[plan_model] {what}: name its blocks, as in blocks='layers.*'")
     return outer

@@ -24,20 +24,19 @@ _MOST_POINTS = 30
 _PROGRESS_AFTER = 2.0
 
 
-def bytes_of(budget: int | str, plain: int) -> int:
-    """The bytes of "8GB", "500 MiB", "60%" of the plain peak, or of a number. Raises ValueError."""
-    if isinstance(budget, int):
-        return budget
-    text = budget.strip().upper().replace(" ", "")
+def bytes_of(budget: int | float | str, plain: int) -> int:
+    """The bytes of "8GB", "500 MiB", "60%" of the plain peak, or of a number. Raises ValueError for less than one."""
+    text = str(budget).strip().upper().replace(" ", "")
     number = text.rstrip("KMGTIB%")
     try:
-        if text.endswith("%"):
-            return int(plain * float(number) / 100)
-        return int(float(number) * _UNITS[text[len(number) :]])
-    except (ValueError, KeyError):
-        raise ValueError(
-            f'[plan_model] budget is bytes, such as 8000000, "8GB", "500MiB", "60%"; got {budget!r}'
-        ) from None
+        count = plain * float(number) / 100 if text.endswith("%") else float(number) * _UNITS[text[len(number) :]]
+        # A large integer is no float.
+        found = budget if isinstance(budget, int) else int(count)
+    except (ValueError, KeyError, OverflowError):
+        found = 0
+    if found < 1:
+        raise ValueError(f'[plan_model] budget is bytes, such as 8000000, "8GB", "500MiB", "60%"; got {budget!r}')
+    return found
 
 
 class Planner:
@@ -84,7 +83,7 @@ class Planner:
                 self._notes.append(f"{option} is left out: {' '.join(str(error).split())[:160]}")
                 self._options.remove(option)
 
-    def plan(self, budget: int | str | None) -> Plan:
+    def plan(self, budget: int | float | str | None) -> Plan:
         """Raises ValueError where nothing fits."""
         names, executions = self._names, self._plain.executions
         count = len(self._options)

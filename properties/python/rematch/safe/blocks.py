@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -44,12 +44,15 @@ def repeated_children(model: nn.Module) -> list[str]:
     return found
 
 
-def chosen_blocks(model: nn.Module, pattern: str | None, wrapped: list[str], ran: Collection[str]) -> list[str]:
-    """Names of the blocks among the submodules that ran: those that `pattern` matches, as "layers.*" does; without
+def chosen_blocks(
+    model: nn.Module, patterns: str | Sequence[str] | None, wrapped: list[str], ran: Collection[str]
+) -> list[str]:
+    """Names of the blocks among the submodules that ran: those that a pattern matches, as "layers.*" does; without
     one those that the model's own switch wraps, or else repeated children, or else its children with parameters."""
-    if pattern is not None:
-        dots = pattern.count(".")
-        return [name for name in ran if name.count(".") == dots and name and fnmatchcase(name, pattern)]
+    if patterns is not None:
+        each = [patterns] if isinstance(patterns, str) else patterns
+        alike = [(pattern, pattern.count(".")) for pattern in each]
+        return [n for n in ran if n and any(n.count(".") == dots and fnmatchcase(n, p) for p, dots in alike)]
     found = wrapped or repeated_children(model)
     if not found:
         parts = ((n, child) for n, child in model.named_children() if not isinstance(child, nn.Embedding))

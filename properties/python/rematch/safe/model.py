@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,17 @@ class ModelVerdict:
         verdicts = [self.own, *(block.verdict for block in self.blocks)]
         return [finding for verdict in verdicts if verdict is not None for finding in verdict.findings]
 
+    @property
+    def causes(self) -> str:
+        """Of what is not safe: of its own checkpointing, or of its blocks where it has none."""
+        found = self.own.findings if self.own is not None else self.findings
+        return ", ".join(dict.fromkeys(f.cause.name for f in found if not (f.remark or f.only_with)))
+
+    @property
+    def judged(self) -> bool:
+        """There is an answer."""
+        return self.safe or (bool(self.causes) and (self.own is not None or not (self.asked or self.switch)))
+
     def headline(self) -> str:
         """One line: what its own checkpointing does comes first."""
         unsafe = [b for b in self.blocks if b.verdict is not None and not b.verdict.safe]
@@ -81,29 +92,34 @@ class ModelVerdict:
             if self.own is None:
                 return f"The blocks of {self.name} are safe to checkpoint as far as they were tried{but}"
             return f"{self.name} is safe to checkpoint as far as it was tried{but}{beside}"
-        found = self.own.findings if self.own is not None else self.findings
-        causes = ", ".join(dict.fromkeys(f.cause.name for f in found if not (f.remark or f.only_with)))
-        if not causes or (self.own is None and (self.asked or self.switch)):
+        if not self.judged:
             return f"{self.name} was not judged: {self.why_not or 'nothing could be tried'}"
-        return f"{self.name} is not safe to checkpoint ({causes}){beside}"
+        return f"{self.name} is not safe to checkpoint ({self.causes}){beside}"
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, verbose: bool = False) -> str:
+        """The report; `verbose`: with all that "and 7 more" stands for."""
         if self.own is None:
             head = f"{self.name}: its own checkpointing was not judged: {self.why_not}"
         else:
-            head = f"{self.name}, {self.switch or 'as it checkpoints itself'}, off against on\n\n{self.own}"
-        parts = [self.headline(), head, self.table()]
-        parts += [b.verdict.report() for b in self.blocks if b.verdict is not None and not b.verdict.safe]
+            head = (
+                f"{self.name}, {self.switch or 'as it checkpoints itself'}, off against on\n\n{self.own.text(verbose)}"
+            )
+        parts = [self.headline(), head, self.table(verbose)]
+        parts += [b.verdict.report(verbose) for b in self.blocks if b.verdict is not None and not b.verdict.safe]
         return "\n\n".join(parts)
 
-    def table(self) -> str:
+    def table(self, verbose: bool = False) -> str:
         """A line for each kind of block."""
         lines = ["blocks, each checkpointed by itself from outside:"]
         for block in self.blocks:
             saved = block.verdict.saved if block.verdict is not None else {}
             least = min((n for name, n in saved.items() if name != "plain"), default=None)
             saves = f"{saved['plain']:>12,} B -> {least:>12,} B" if least is not None else ""
-            first = block.names[0] + (f" and {len(block.names) - 1} more" if len(block.names) > 1 else "")
+            rest = len(block.names) - 1
+            first = ", ".join(block.names) if verbose or not rest else f"{block.names[0]} and {rest} more"
             lines.append(f"  {block.kind:<28} {first:<32} {saves:<32} {block.answer}")
         if not self.blocks:
             lines.append("  none found: name them, blocks='layers.*'")
@@ -142,7 +158,7 @@ def judge_model(
     *args: Any,
     kwargs: Mapping[str, Any] | None = None,
     loss: Callable[[Any], Tensor] | None = None,
-    blocks: str | None = None,
+    blocks: str | Sequence[str] | None = None,
     switch: str | Callable[[Any, bool], None] | None = None,
     options: Mapping[str, Any] | None = None,
     most_blocks: int | None = None,
@@ -154,15 +170,17 @@ def judge_model(
 
     One step finds the blocks and what each is really called with; one block of each class, setting
     and kind of arguments is judged. `args`, `kwargs`: a batch. `blocks`: a pattern of names, such as
-    "layers.*"; otherwise those that the model's own switch wraps, or repeated children. `switch`:
+    "layers.*", or several; otherwise those that the model's own switch wraps, or repeated children. `switch`:
     the name of the attribute, or a function of the model and True or False, that turns the model's
     own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of
     a model. `options`: of checkpoint(), for switches that take them. `most_blocks`: so many kinds of
     blocks are judged at most. `progress`: on standard error; by itself on a terminal. `more`: arguments of judge() for
     every part.
 
-    The model is left as it was. Raises RuntimeError where a plain step fails.
+    The model is left as it was. Raises RuntimeError where a plain step fails, and TypeError for what is no module.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"judge_model() expects a module, got {type(model).__name__}")
     begin = time.monotonic()
     progress = sys.stderr.isatty() if progress is None else progress
     kwargs = dict(kwargs or {})

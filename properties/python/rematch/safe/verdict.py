@@ -96,8 +96,8 @@ class Finding:
             return BEHIND_FROZEN.documented
         return scenario.excuse
 
-    def text(self) -> str:
-        """A paragraph."""
+    def text(self, verbose: bool = False) -> str:
+        """A paragraph; `verbose`: with all that lists abbreviate."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
         first: dict[str, list[str]] = {}
         for variant in self.variants:
@@ -105,10 +105,10 @@ class Finding:
             first.setdefault(scenario, []).append(variant)
         own = self._by_variant(first)
         parts = [("differs", f"{where}: {what}" if where else what) for where, what, _ in own]
-        parts.append(("as well", _some(self.more, ", ")))
+        parts.append(("as well", _some(self.more, ", ", verbose)))
         parts += [("since", text) for text in dict.fromkeys(text for _, _, text in own)]
         parts += [("cause", f"{self.cause.name}: {self.says}"), ("what to do", self.advice)]
-        parts.append(("also with", _some([name for name in scenarios if name not in first], "; ")))
+        parts.append(("also with", _some([name for name in scenarios if name not in first], "; ", verbose)))
         lines = [_wrapped(f"  {label:<11}", text) for label, text in parts if text]
         return "\n".join(["; ".join(f"{_use(names)}, {name}" for name, names in first.items()), *lines])
 
@@ -170,30 +170,39 @@ class Verdict:
         """No difference was found in what was tried, selective policies apart, which have findings of their own;
         False where nothing was tried."""
         harmless = all(finding.remark or finding.only_with for finding in self.findings)
-        return harmless and any(self.tried.values())
+        return harmless and self.judged
 
     @property
     def saves(self) -> bool:
         """Checkpointed, a step holds something else than plain."""
         return any(n != self.saved["plain"] for n in self.saved.values())
 
+    @property
+    def judged(self) -> bool:
+        """Something could be tried."""
+        return any(self.tried.values())
+
     def __str__(self) -> str:
-        return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings), self._rests_on()])
+        return self.text()
+
+    def text(self, verbose: bool = False) -> str:
+        """The report; `verbose`: with all that "and 7 more" stands for."""
+        return f"{self.report(verbose)}\n\n{self._rests_on()}"
 
     def headline(self) -> str:
         """One line."""
         if self.safe:
             but = reservations(self.findings)
             return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{but}"
-        if not self.findings:
+        if not self.judged:
             return f"{self.name} was not judged: nothing could be tried"
         wrong = [finding for finding in self.findings if not (finding.remark or finding.only_with)]
         causes = ", ".join(dict.fromkeys(finding.cause.name for finding in wrong))
         return f"{self.name} is not safe to checkpoint ({causes})"
 
-    def report(self) -> str:
+    def report(self, verbose: bool = False) -> str:
         """The findings alone."""
-        return "\n\n".join([self.headline(), *(finding.text() for finding in self.findings)])
+        return "\n\n".join([self.headline(), *(finding.text(verbose) for finding in self.findings)])
 
     def to_json(self) -> dict[str, Any]:
         """As data."""
@@ -255,8 +264,8 @@ def _wrapped(label: str, text: str) -> str:
     )
 
 
-def _some(texts: list[str], comma: str) -> str:
-    rest = f" and {len(texts) - 3} more" if len(texts) > 4 else ""
+def _some(texts: list[str], comma: str, verbose: bool) -> str:
+    rest = f" and {len(texts) - 3} more" if len(texts) > 4 and not verbose else ""
     return comma.join(texts[:3] if rest else texts) + rest
 
 

@@ -100,6 +100,8 @@ class Subject:
     shares: Mapping[str, float] = {}
     """The share of cases that have another value than the first; all are equally frequent where
     it is not said."""
+    profile: str = ""
+    """The name of a subject whose known differences are this one's, too."""
     files: bool = True
     """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
@@ -173,6 +175,7 @@ class _Session:
             "options": {name: list(values) for name, values in subject.options.items()},
             "shares": dict(subject.shares),
             "layers": list(subject.layers),
+            **({"profile": subject.profile} if subject.profile else {}),
         }
 
     def _export(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -34,10 +35,22 @@ def build(place: str) -> Built:
     Raises NotBuilt, or ImportError where the library is not installed.
     """
     library, _, name = place.partition(":")
+    if lacks := missing(place):
+        raise NotBuilt(lacks)
     import torch
 
     torch.manual_seed(0)
     return Built(*_module(library).build(name))
+
+
+def missing(place: str) -> str:
+    """Says that the library has no such architecture, and what may be meant; "" where it has. Raises ImportError where
+    it is not installed."""
+    library, _, name = place.partition(":")
+    if _module(library).has(name):
+        return ""
+    near = get_close_matches(name, names(library), 1)
+    return f"{library} has no model {name}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def knows(place: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import diffusers
 import torch
 
-from rematch.zoo import Built, NotBuilt
+from rematch.zoo import Built
 from rematch.zoo.shrink import DROPOUT, HEAD, HEADS, INNER, WIDTH
 from rematch.zoo.trial import first, is_required, normal, seeded
 
@@ -54,10 +54,13 @@ def names() -> list[str]:
     return sorted({k.__name__ for k in found if isinstance(k, type) and issubclass(k, base) and k is not base})
 
 
+def has(name: str) -> bool:
+    """Whether it is the name of a class."""
+    return name in names()
+
+
 def build(name: str) -> Built:
     """Raises NotBuilt."""
-    if name not in names():
-        raise NotBuilt(f"diffusers has no model {name}")
     kind = getattr(diffusers, name)
     sizes = ((16, {}), (32, {}), (32, _WHERE_NONE))
     return first([partial(_model, kind, *size) for size in sizes], lambda model: (((), b) for b in _batches(model)))

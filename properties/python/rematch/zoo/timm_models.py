@@ -44,10 +44,13 @@ def _rank(name: str) -> tuple[int, list[int], str]:
     return size, [int(n) for n in re.findall(r"\d+", name)], name
 
 
+def has(name: str) -> bool:
+    """Whether it is the name of a model, of further ones than names() has, too."""
+    return name in _registry._model_to_module
+
+
 def build(name: str) -> Built:
     """Raises NotBuilt."""
-    if name not in _registry._model_to_module:
-        raise NotBuilt(f"timm has no model {name}")
     best: Built | None = None
     reasons: list[str] = []
     ways = [(how, factor) for factor in (4, 1) for how in (_smallest, _shallow, _with_dropout)]

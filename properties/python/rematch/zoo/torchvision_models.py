@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import torchvision
 
-from rematch.zoo import Built, NotBuilt
+from rematch.zoo import Built
 from rematch.zoo.narrow import narrow
 from rematch.zoo.shrink import DROPOUT, IMAGE
 from rematch.zoo.trial import first, normal
@@ -39,10 +39,13 @@ def _home(name: str) -> str:
     return torchvision.models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
 
 
+def has(name: str) -> bool:
+    """Whether it is the name of a model, of further ones than names() has, too."""
+    return name in torchvision.models.list_models()
+
+
 def build(name: str) -> Built:
     """Raises NotBuilt."""
-    if name not in torchvision.models.list_models():
-        raise NotBuilt(f"torchvision has no model {name}")
     factors = (1,) if _home(name) in _WHOLE else (8, 4, 1)
     return first(
         [partial(_narrow, name, factor) for factor in factors], lambda model: ((b, {}) for b in _batches(name))

@@ -60,11 +60,15 @@ def prepare() -> None:
         getattr(transformers, name)
 
 
+def has(name: str) -> bool:
+    """Whether it is the name of a class, of further ones than names() has, too."""
+    kind = getattr(transformers, name, None)
+    return isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
+
+
 def build(name: str) -> Built:
     """Raises NotBuilt."""
-    kind = getattr(transformers, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)):
-        raise NotBuilt(f"transformers has no model {name}")
+    kind = getattr(transformers, name)
     return first([lambda: _model(kind, name)], lambda model: (((), kwargs) for kwargs in batches(model)))
 
 

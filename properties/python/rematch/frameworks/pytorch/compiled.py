@@ -274,6 +274,7 @@ def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> 
 class CompiledSubject(TorchSubject):
     """PyTorch on the CPU, compiled, on one thread. `variant` as in TorchSubject."""
 
+    profile = ""
     tries_promises = False
     checkpoint_function = "lambda run, **o: partial(checkpoint, run, **{'use_reentrant': False, **o})"
     imports = f"{TorchSubject.imports}\nfrom functools import partial\nfrom torch.utils.checkpoint import checkpoint"

@@ -72,6 +72,7 @@ class TorchSubject(Framework):
 
     imports = "import torch\nfrom torch import nn\nimport torch.nn.functional as F"
     kinds = KINDS
+    profile = "pytorch"
     takes_policies = True
     """Whether cases have policies by operators."""
     tries_promises = True

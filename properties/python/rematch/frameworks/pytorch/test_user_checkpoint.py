@@ -169,6 +169,10 @@ def test_three_lines_make_a_subject_of_a_checkpoint_function(records):
     assert plain["draws"][0]["hash"] == checkpointed["draws"][1]["hash"]
 
 
+def test_a_checkpoint_function_that_is_served_has_what_pytorch_is_known_to_do(start_python):
+    assert start_python(PREAMBLE + THREE_LINES.format(function="faithful")).hello()["profile"] == "pytorch"
+
+
 def test_a_checkpoint_that_draws_a_new_mask_gives_other_records(records):
     plain, checkpointed = records("draws_anew")
     first, again = checkpointed["draws"]
