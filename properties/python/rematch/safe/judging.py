@@ -15,18 +15,27 @@ from torch import Tensor, nn
 
 from rematch.safe import findings
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
+from rematch.safe.callers import set_by_callers
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
-from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, NOT_CHECKPOINTED, SWITCH_ADDS, SWITCH_DROPS
+from rematch.safe.causes.computations import (
+    COMPILED,
+    ENDLESS,
+    NAMES,
+    NOT_CHECKPOINTED,
+    SET_BY_CALLERS,
+    SWITCH_ADDS,
+    SWITCH_DROPS,
+)
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
-from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
-from rematch.safe.tape import Tape
+from rematch.safe.tape import Tape, may_read
 from rematch.safe.target import Target, copied
 from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
@@ -95,6 +104,8 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
+        self._set_between()
+        self._read_later()
         findings.merge(self.verdict.findings)
         self._measure()
         unseen = self._target.unseen | self._target.state.unseen
@@ -123,7 +134,8 @@ class Judge:
         if plain.error:
             raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
         again = run(target, FIRST, None, self._seed)
-        self._moves = bool(changes(before, target.state.leaves(target.copies)))
+        self._moved = {change.name for change in changes(before, target.state.leaves(target.copies))}
+        self._moves = bool(self._moved)
         apart = differences(plain, again)
         if any(is_of_process(change.name) for change in apart):
             plain = self._plain[FIRST.name, self._seed] = again
@@ -156,6 +168,30 @@ class Judge:
         for change in apart:
             self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
         return plain
+
+    def _set_between(self) -> None:
+        """Sets what callers set, each attribute by itself, where no forward has changed it."""
+        for name, places in set_by_callers(self._target.state).items():
+            scenario = set_between(name)
+            if all(place[key] is None for place, key in places):
+                self.verdict.not_tried.append((scenario.name, "it is None"))
+            elif name.split()[-1] not in {change.rpartition(".")[2] for change in self._moved}:
+                self._compare(scenario, self._seed)
+
+    def _read_later(self) -> None:
+        """Lets the backward read other clocks and loads where a forward reads any, first more and then less."""
+        target, kept = self._target, self._target.tape
+        if not may_read(target.state.functions()):
+            return
+        try:
+            for load in (64, 1 / 64):
+                target.tape = Tape(load)
+                self._plain.pop((LATER.name, self._seed), None)
+                self._plain_run(LATER, self._seed)
+                if target.tape.log if load > 1 else target.tape.reads_loads:
+                    self._compare(LATER, self._seed)
+        finally:
+            target.tape = kept
 
     def _behind_frozen(self) -> bool:
         """Whether the reentrant variant is asked about a target that is partly frozen."""
@@ -301,8 +337,14 @@ class Judge:
                 self._differs[variant.name] = {change.name for change in found}
             if found and not scenario.compiled:
                 found = self._repeatable(scenario, variant, seed, plain, seen, found)
+            if scenario.later:
+                # What is only noted, such as how long a forward took, is right.
+                known = self._differs.get(variant.name, ())
+                found = [c for c in found if c.kind in COMPUTED and c.name not in known]
             if found and scenario.compiled:
-                self._blame_compiler(scenario, variant, found)
+                self._blame(Diagnosis(COMPILED, ""), scenario, variant, found)
+            elif found and scenario.sets:
+                self._blame(Diagnosis(SET_BY_CALLERS, scenario.sets), scenario, variant, found)
             elif found:
                 self._explain(scenario, variant, seed, plain, found)
         return None
@@ -314,14 +356,14 @@ class Judge:
         findings.add(self.verdict.findings, Diagnosis(ENDLESS, why, (change,)), variant, scenario)
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
-    def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
-        """Of what differs when it is compiled, only that which does not without."""
+    def _blame(self, what: Diagnosis, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
+        """For what differs in this scenario, and does not in a training step without."""
         alone = [change for change in found if change.name not in self._differs.get(variant.name, ())]
         for finding in self.verdict.findings if len(alone) < len(found) else ():
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
                 finding.shown.append((variant, scenario))
         if alone:
-            findings.add(self.verdict.findings, Diagnosis(COMPILED, "", tuple(alone), ""), variant, scenario)
+            findings.add(self.verdict.findings, replace(what, explains=tuple(alone)), variant, scenario)
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""

@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.journal import regions
 from rematch.safe import wide
+from rematch.safe.callers import set_anew, set_by_callers
 from rematch.safe.generators import random_leaves, seed_all
 from rematch.safe.parts import storages
 from rematch.safe.process import DoesNotEnd, stopped_after, why_not_stopped
@@ -159,7 +160,9 @@ class _Step:
             return
         for generator in scenario.others_draw:
             (np.random if generator == "numpy" else random).random()
-        self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
+        sets = set_anew(set_by_callers(self._target.state)[scenario.sets]) if scenario.sets else nullcontext()
+        with sets:
+            self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
         for where, returned in self._returned:
             tensors = State({"output": returned}).tensors()
             found = {n: copied(t) for n, t in tensors.items()} | _answers(returned)
@@ -213,6 +216,8 @@ class _Step:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
             return
         self._calls.backward()
+        if self._target.tape is not None:
+            self._target.tape.backward()
         for i in range(self._scenario.backwards):
             keep = i + 1 < self._scenario.backwards
             if self._in_float64:

@@ -58,6 +58,10 @@ class Scenario:
     unused_forward: bool = False
     others_draw: tuple[str, ...] = ()
     """From which generators others draw between the forward and its backward: "numpy", "random"."""
+    sets: str = ""
+    """An attribute of modules that a caller sets to another value between the forward and the backward."""
+    later: bool = False
+    """The backward reads another time and another load of the system than the forward."""
     documented: str = ""
     """PyTorch documents what goes wrong there: how one gets there, in words."""
     reentrant: bool = True
@@ -72,8 +76,9 @@ class Scenario:
 
     @property
     def excuse(self) -> str:
-        """What one may leave, so that what is wrong here is wrong nowhere: a policy, or a use that PyTorch warns of."""
-        return self.policy_text or self.documented
+        """What one may leave, so that what is wrong here is wrong nowhere: a policy, a use that PyTorch warns of, or
+        setting what the forward reads too early."""
+        return self.policy_text or self.documented or (self.name if self.sets else "")
 
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
         """Sets modes, and which parameters train."""
@@ -160,6 +165,13 @@ def compiled_by(backend: Backend) -> Scenario:
     return Scenario(f"compiled by {getattr(backend, '__name__', backend)}", compiled=backend, reentrant=False)
 
 
+def set_between(attribute: str) -> Scenario:
+    """A training step in which a caller sets an attribute anew before the backward."""
+    return _AS_FIRST(f"{attribute} set between a forward and its backward", sets=attribute)
+
+
+LATER = Scenario("a backward at another time, with another load and other free memory", later=True)
+"""For modules that read clocks, the load or the memory of the system."""
 OTHERS_DRAW = Scenario("others draw between forward and backward")
 """For modules that move the generators of Python or NumPy; others draw from the same."""
 BEHIND_FROZEN = Scenario(

@@ -203,6 +203,13 @@ ENDLESS = Cause(
     "Return clone() of what is no result of the region, such as a parameter or a cached tensor, or use "
     "use_reentrant=False; release a lock in a with statement, as early stop leaves the forward by an exception.",
 )
+SET_BY_CALLERS = Cause(
+    "set-by-callers",
+    "The forward reads {name}, which callers set: where it is set anew before the backward, the recomputation reads the "
+    "later value",
+    "Pass it in as an argument, or set it anew after backward() has returned: also not between two forwards whose "
+    "losses share a backward.",
+)
 COMPILED = Cause(
     "compiler",
     "Compiled, it computes something else when it is checkpointed; not compiled, it does not",

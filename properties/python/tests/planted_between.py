@@ -1,0 +1,142 @@
+"""Modules that read what changes between two of their calls: what callers set, a length, a clock, a mask that a switch
+drops; and sound ones that seem to."""
+
+import contextvars
+import datetime
+import os
+import resource
+import time
+
+import torch
+from modules import Inner, plant, planted, sound
+
+
+class Masked(Inner):
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mask = None
+
+    def forward(self, x):
+        y = self.inner(x).tanh()
+        return y if self.mask is None else y * self.mask
+
+
+@planted("set-by-callers")
+def mask_is_set():
+    """By an assignment from outside."""
+    module = Masked()
+    module.mask = torch.tensor([1.0, 0.0, 1.0, 1.0])
+    return module
+
+
+@planted("set-by-callers")
+class StrengthIsSet(Inner):
+    """By a method, which the forward does not call; the branch is another one for another number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._strength = 1.0
+
+    @property
+    def strength(self):
+        return self._strength
+
+    @strength.setter
+    def strength(self, value):
+        self._strength = value
+
+    def forward(self, x):
+        return self._scaled(self.inner(x)).tanh()
+
+    def _scaled(self, y):
+        return y.sin() * self.strength if self.strength == 1.0 else y.cos() * self.strength
+
+
+SCALE: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=1.0)
+MASK = torch.tensor([True, False, True, True])
+
+
+def set_global_mask(mask):
+    global MASK
+    MASK = mask
+
+
+@planted("set-by-callers")
+def reads_context_variable(self, x):
+    return (self.inner(x) * SCALE.get()).tanh()
+
+
+@planted("set-by-callers")
+def reads_global_mask(self, x):
+    return self.inner(x).masked_fill(~MASK, 0.0).tanh()
+
+
+plant(
+    {
+        "clock-or-entropy:AnotherMinute": lambda self, x: (self.inner(x) * (1 + int(time.time() // 60) % 2)).tanh(),
+        "clock-or-entropy:AnotherHour": lambda self, x: (self.inner(x) * (1 + datetime.datetime.now().hour)).tanh(),
+        "clock-or-entropy:AnotherDay": lambda self, x: (self.inner(x) * (1 + time.localtime().tm_mday % 2)).tanh(),
+        "clock-or-entropy:ByMemory": lambda self, x: (
+            self.inner(x).half().float().tanh() if memory_in_kilobytes() > 1 << 24 else self.inner(x).tanh()
+        ),
+        "clock-or-entropy:ByLoad": lambda self, x: torch.cat(
+            [self.inner(part).tanh() for part in x.chunk(2 if os.getloadavg()[0] > 16 else 1)]
+        ),
+    }
+)
+
+
+def memory_in_kilobytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+@sound()
+class TimesItself(Inner):
+    """A clock that changes no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds, self.minute, self.memory = 0.0, 0, 0
+
+    def forward(self, x):
+        begin = time.perf_counter()
+        y = self.inner(x).tanh()
+        self.seconds, self.minute = time.perf_counter() - begin, datetime.datetime.now().minute
+        self.memory = memory_in_kilobytes()
+        return y
+
+
+@sound()
+class HoldsConstants(Inner):
+    """Tensors and numbers that __init__() makes, itself or by a method, or the first forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cos, self.scale, self.ramp = torch.arange(4.0).cos(), 0.5, None
+        self.reset()
+
+    def reset(self):
+        self.sin, self.power = torch.arange(4.0).sin(), 2
+
+    def forward(self, x):
+        if self.ramp is None:
+            self.ramp = torch.arange(4.0)
+        y = self.inner(x) * self.scale
+        return (y * self.cos + y.flip(-1) * self.sin + self.ramp).tanh() ** self.power
+
+
+@sound()
+class IsSetForALog(Inner):
+    """What callers set changes no number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.log = 0, ""
+
+    def set_step(self, step):
+        self.step = step
+
+    def forward(self, x):
+        self.log = f"step {self.step}"
+        return self.inner(x).tanh()
