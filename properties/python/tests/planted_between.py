@@ -8,7 +8,8 @@ import resource
 import time
 
 import torch
-from modules import Inner, plant, planted, sound
+from modules import Inner, given, plant, planted, sound
+from torch import nn
 
 
 class Masked(Inner):
@@ -89,6 +90,52 @@ plant(
 
 def memory_in_kilobytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def sequences():
+    return given(torch.randn(2, 3, 4))
+
+
+@planted("changed-by-later-forward", sequences)
+class StretchesBase(Inner):
+    """Rotates by angles of a base that grows with the longest sequence so far, and with that alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_length, self.base = 16, 10.0
+
+    def forward(self, x):
+        if x.shape[1] > self.max_length:
+            self.max_length, self.base = x.shape[1], 10.0 * x.shape[1] / self.max_length
+        angles = torch.outer(torch.arange(x.shape[1]), self.base ** -torch.arange(0.0, 1.0, 0.25))
+        y = self.inner(x)
+        return (y * angles.cos() + y.flip(-1) * angles.sin()).tanh()
+
+
+@planted(
+    "changed-by-later-forward",
+    lambda: given(torch.randn(3, 4), torch.tensor([[1, 0, 2]])),
+    highest=lambda: nn.Buffer(torch.zeros(())),
+)
+def highest_first_token(self, x, tokens):
+    """Other forwards have other tokens, too."""
+    with torch.no_grad():
+        self.highest.copy_(torch.maximum(self.highest, tokens[:, 0].max()))
+    return (self.inner(x) / self.highest.clone()).tanh()
+
+
+@sound(sequences)
+class GrowsTable(Inner):
+    """A longer table begins like a shorter one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.zeros(0, 1)
+
+    def forward(self, x, rows=None):
+        if x.shape[1] > len(self.table):
+            self.table = torch.arange(x.shape[1]).view(-1, 1).cos()
+        return (self.inner(x) * self.table[: x.shape[1]]).tanh()
 
 
 @sound()

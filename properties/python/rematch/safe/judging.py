@@ -30,9 +30,10 @@ from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
+from rematch.safe.lengths import longer_ones
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
-from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape, may_read
@@ -48,6 +49,7 @@ _ONCE = (
 )
 """PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
 backward over a retained graph."""
+_NOTHING_MOVES = "its forward changes nothing that a second one could find"
 _PROGRESS_AFTER = 2.0
 
 
@@ -104,6 +106,7 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
+        self._try_lengths()
         self._set_between()
         self._read_later()
         findings.merge(self.verdict.findings)
@@ -135,7 +138,7 @@ class Judge:
             raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
         again = run(target, FIRST, None, self._seed)
         self._moved = {change.name for change in changes(before, target.state.leaves(target.copies))}
-        self._moves = bool(self._moved)
+        self._moves, self._before = bool(self._moved), before
         apart = differences(plain, again)
         if any(is_of_process(change.name) for change in apart):
             plain = self._plain[FIRST.name, self._seed] = again
@@ -168,6 +171,19 @@ class Judge:
         for change in apart:
             self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
         return plain
+
+    def _try_lengths(self) -> None:
+        """A second forward that is longer, where such a forward changes anything."""
+        target, name = self._target, LENGTHS.name
+        if not target.length:
+            return self.verdict.not_tried.append((name, "no input has an axis that may be a sequence"))
+        for length in longer_ones(target.length, target.state.modules().values()):
+            alone = run(target, replace(LENGTHS, forwards=1, lengths=(length,)), None, self._seed)
+            if alone.error:
+                return self.verdict.not_tried.append((name, f"one of length {length} fails: {alone.error[:120]}"))
+            if changes(self._before, target.state.leaves(target.copies)):
+                return self._compare(replace(LENGTHS, lengths=(0, length)), self._seed)
+        return self.verdict.not_tried.append((name, _NOTHING_MOVES))
 
     def _set_between(self) -> None:
         """Sets what callers set, each attribute by itself, where no forward has changed it."""
@@ -273,7 +289,7 @@ class Judge:
         if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
             return "the inputs that were handed over require grad"
         if scenario.forwards > 1 and not self._moves:
-            return "its forward changes nothing that a second one could find"
+            return _NOTHING_MOVES
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and self._trainable < 3:

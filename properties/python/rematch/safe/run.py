@@ -176,7 +176,9 @@ class _Step:
                 seen.values[name + where] = Leaf(kind, held.value, held.owner)
 
     def _inputs(self, number: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
-        return self._target.inputs(self._scenario.grads_of(self._target.grads), number, self._in_float64)
+        scenario, target = self._scenario, self._target
+        length = scenario.lengths[number] if number < len(scenario.lengths) else 0
+        return target.inputs(scenario.grads_of(target.grads), number, self._in_float64, length)
 
     def _forward(
         self, args: list[Any], kwargs: dict[str, Any], number: int, where: str, counted: Mapping[str, nn.Module] | None

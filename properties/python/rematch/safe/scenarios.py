@@ -55,6 +55,8 @@ class Scenario:
     steps: int = 1
     forwards: int = 1
     """Forwards, each with inputs of its own, whose losses are added up for one backward."""
+    lengths: tuple[int, ...] = ()
+    """The lengths of the sequence in each forward; 0: as it was handed over."""
     unused_forward: bool = False
     others_draw: tuple[str, ...] = ()
     """From which generators others draw between the forward and its backward: "numpy", "random"."""
@@ -170,6 +172,8 @@ def set_between(attribute: str) -> Scenario:
     return _AS_FIRST(f"{attribute} set between a forward and its backward", sets=attribute)
 
 
+LENGTHS = Scenario("two forwards of other lengths before one backward", forwards=2)
+"""For modules that take sequences."""
 LATER = Scenario("a backward at another time, with another load and other free memory", later=True)
 """For modules that read clocks, the load or the memory of the system."""
 OTHERS_DRAW = Scenario("others draw between forward and backward")

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rematch.journal.regions import why
 from rematch.safe import wide
 from rematch.safe.generators import random_states, seed_all, set_random_states
+from rematch.safe.lengths import length_of, stretched
 from rematch.safe.process import Process
 from rematch.safe.state import State
 from rematch.safe.tape import Tape
@@ -59,6 +60,11 @@ class Target:
         """The inputs that get gradients: those that require grad, all floating ones where none does."""
 
     @property
+    def length(self) -> int:
+        """The length of the sequence that is handed over; 0 where none is."""
+        return length_of(self._given())
+
+    @property
     def name(self) -> str:
         """What the report calls it."""
         function = self.function
@@ -95,16 +101,22 @@ class Target:
         set_random_states(self.before)
 
     def inputs(
-        self, grads: Sequence[str], microbatch: int, in_float64: bool = False
+        self, grads: Sequence[str], microbatch: int, in_float64: bool = False, length: int = 0
     ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
         """Fresh arguments, and the leaves among them that get gradients by name. What is passed
-        are copies of leaves, as activations are, so that they may be written in place."""
+        are copies of leaves, as activations are, so that they may be written in place. Each microbatch has other
+        values; where there is a `length`, the sequence has it."""
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
-        for name, t in self._given().items():
-            fresh = wide.widened(t.detach().clone()) if in_float64 else t.detach().clone()
+        given = self._given()
+        values = stretched(given, length) if length else given
+        for name, t in given.items():
+            fresh = values[name].detach().clone()
+            fresh = wide.widened(fresh) if in_float64 else fresh
             if microbatch and name in self.floats:
                 fresh = fresh * (1 + microbatch / 2)
+            elif microbatch and _are_tokens(fresh):
+                fresh = fresh.roll(microbatch, -1)
             if name in grads:
                 leaves[name] = fresh.detach().requires_grad_()
                 # Two leaves may get one tensor as their gradients, to which the next backward adds twice
@@ -141,6 +153,14 @@ class Target:
         roots: dict[str, Any] = {"": self.function}
         roots.update(State(self._arguments()).modules())
         return roots
+
+
+def _are_tokens(t: Tensor) -> bool:
+    """Whether these are numbers that may change places, and no mask or offsets."""
+    numbers = not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool) and t.layout == torch.strided
+    if not numbers or t.is_nested or t.is_meta or t.numel() < 2 or t.max() < 2:
+        return False
+    return t.dim() > 1 or bool((t.diff() < 0).any())
 
 
 def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
