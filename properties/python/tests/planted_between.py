@@ -10,6 +10,7 @@ import time
 import torch
 from modules import Inner, given, plant, planted, sound
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 class Masked(Inner):
@@ -136,6 +137,47 @@ class GrowsTable(Inner):
         if x.shape[1] > len(self.table):
             self.table = torch.arange(x.shape[1]).view(-1, 1).cos()
         return (self.inner(x) * self.table[: x.shape[1]]).tanh()
+
+
+class Layer(Inner):
+    def forward(self, x, mask=None, label=""):
+        y = self.inner(x).tanh()
+        return y if mask is None else y * mask[..., None]
+
+
+class Layers(nn.Module):
+    """A model with a switch of its own that takes a mask."""
+
+    gradient_checkpointing = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(2))
+
+    def forward(self, x, attention_mask=None):
+        for layer in self.layers:
+            x = self.recomputed(layer, x, attention_mask) if self.gradient_checkpointing else layer(x, attention_mask)
+        return x
+
+
+@planted("switch-changes-more", sequences)
+class DropsMask(Layers):
+    def recomputed(self, layer, x, mask):
+        return checkpoint(layer, x, use_reentrant=False)
+
+
+@planted("switch-hands-others", sequences)
+class HandsByOtherPlaces(Layers):
+    """Wrong by arguments that change nothing in what was tried."""
+
+    def recomputed(self, layer, x, mask):
+        return checkpoint(layer, x, mask, "last", use_reentrant=False)
+
+
+@sound(sequences)
+class PassesMask(Layers):
+    def recomputed(self, layer, x, mask):
+        return checkpoint(layer, x, mask=mask, use_reentrant=False)
 
 
 @sound()

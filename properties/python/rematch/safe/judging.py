@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe import findings
+from rematch.safe.arguments import handed_otherwise, left_at_none, noting_arguments, worth_a_trial
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.callers import set_by_callers
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
@@ -23,8 +24,10 @@ from rematch.safe.causes.computations import (
     NAMES,
     NOT_CHECKPOINTED,
     SET_BY_CALLERS,
+    SWITCH,
     SWITCH_ADDS,
     SWITCH_DROPS,
+    SWITCH_HANDS,
 )
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
@@ -33,7 +36,7 @@ from rematch.safe.generators import random_states, seed_all
 from rematch.safe.lengths import longer_ones
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
-from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between, with_argument
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape, may_read
@@ -106,6 +109,8 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
+        self._compare_handed(FIRST)
+        self._try_arguments()
         self._try_lengths()
         self._set_between()
         self._read_later()
@@ -171,6 +176,44 @@ class Judge:
         for change in apart:
             self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
         return plain
+
+    def _try_arguments(self) -> None:
+        """Hands over what was left at None where a name says what it may be, and it changes an output."""
+        target = self._target
+        without = self._plain_run(FIRST, self._seed)
+        names = left_at_none(target.function, target.args, target.kwargs)
+        for name in names:
+            scenario = with_argument(name)
+            for value in worth_a_trial(name, target.tensors):
+                with target.given_also(name, value):
+                    seen = run(target, scenario, None, self._seed, only_forward=True)
+                    if seen.error or not any(c.kind == OUTPUT for c in differences(without, seen, self._leave_out)):
+                        continue
+                    self._compare(scenario, self._seed)
+                    self._compare_handed(scenario)
+                    break
+            else:
+                self.verdict.not_tried.append((scenario.name, "it is None, and what it may be is not known"))
+
+    def _compare_handed(self, scenario: Scenario) -> None:
+        """What the model hands to its modules with its own switch off and on."""
+        target, model = self._target, self._target.function
+        if target.switch is None or target.make is not None or not isinstance(model, nn.Module):
+            return
+        noted = []
+        for variant in (None, OWN):
+            with noting_arguments(model) as handed:
+                run(target, scenario, variant, self._seed, only_forward=True)
+            noted.append(handed)
+        others: dict[str, list[str]] = {}
+        for name, text in handed_otherwise(*noted).items():
+            others.setdefault(text, []).append(name)
+        for text, names in others.items():
+            wrong = [f for f in self.verdict.findings if f.cause is SWITCH]
+            for finding in wrong:
+                finding.more.insert(0, f"{_list(names)}: {text}")
+            if not wrong:
+                findings.remark(self.verdict.findings, SWITCH_HANDS, _list(names), text, scenario)
 
     def _try_lengths(self) -> None:
         """A second forward that is longer, where such a forward changes anything."""

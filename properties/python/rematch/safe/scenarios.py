@@ -176,6 +176,11 @@ LENGTHS = Scenario("two forwards of other lengths before one backward", forwards
 """For modules that take sequences."""
 LATER = Scenario("a backward at another time, with another load and other free memory", later=True)
 """For modules that read clocks, the load or the memory of the system."""
+def with_argument(name: str) -> Scenario:
+    """A training step with an argument that was left at None."""
+    return Scenario(f"one training step with {name}")
+
+
 OTHERS_DRAW = Scenario("others draw between forward and backward")
 """For modules that move the generators of Python or NumPy; others draw from the same."""
 BEHIND_FROZEN = Scenario(

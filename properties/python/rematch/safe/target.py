@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -60,6 +60,11 @@ class Target:
         """The inputs that get gradients: those that require grad, all floating ones where none does."""
 
     @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that are handed over, by name."""
+        return self._given()
+
+    @property
     def length(self) -> int:
         """The length of the sequence that is handed over; 0 where none is."""
         return length_of(self._given())
@@ -81,6 +86,15 @@ class Target:
             self.state = State(self._roots()).kept()
         self.state.restore()
         seed_all(seed)
+
+    @contextmanager
+    def given_also(self, name: str, value: Tensor) -> Iterator[None]:
+        """Within, an argument by name comes with the others."""
+        own, self.kwargs = self.kwargs, {**self.kwargs, name: value}
+        try:
+            yield
+        finally:
+            self.kwargs = own
 
     def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
         """Where none was given: the model's own, or a weighted sum of the outputs. Those that only one side of the

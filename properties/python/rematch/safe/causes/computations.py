@@ -190,6 +190,11 @@ SWITCH_ADDS = Cause(
     "With its own switch on, the model also returns {name}",
     "Compare the code behind the switch with the code without it.",
 )
+SWITCH_HANDS = Cause(
+    "switch-hands-others",
+    "With its own switch on, the model hands other arguments to {name}",
+    "Compare the call of checkpoint() with the one without: names, order and defaults of what is handed over.",
+)
 NOT_CHECKPOINTED = Cause(
     "not-checkpointed",
     "{name}: nothing is recomputed there, and nothing saved",
