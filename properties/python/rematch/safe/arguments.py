@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 _TENSORS = ("mask", "position", "ids", "bias", "embed")
 _CACHES = ("cache", "past")
 
-Handed = dict[str, dict[str, Any]]
-"""What modules were called with first, by their names."""
+Handed = dict[str, tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]
+"""Modules and what they were called with first, by their names."""
 
 
 def left_at_none(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
@@ -31,7 +31,7 @@ def left_at_none(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 def worth_a_trial(name: str, given: Mapping[str, Tensor]) -> Iterator[Tensor]:
     """What an argument of that name may be: masks that leave out an element of each sequence, whatever they mean by
-    True, and positions backwards."""
+    True, and positions that begin at 1: others may mean several sequences in one."""
     sequences = [t for t in given.values() if t.dim() == 3 or (t.dim() == 2 and not t.is_floating_point())]
     if not sequences or not any(word in name for word in ("mask", "position")):
         return
@@ -39,8 +39,8 @@ def worth_a_trial(name: str, given: Mapping[str, Tensor]) -> Iterator[Tensor]:
     lengths = dict.fromkeys([first.shape[1], sum(t.shape[1] for t in sequences), *(t.shape[1] for t in sequences)])
     for n in lengths:
         if "position" in name:
-            back = torch.arange(n, device=first.device).flip(0)
-            yield from (back.expand(first.shape[0], n).clone(), back)
+            positions = torch.arange(1, n + 1, device=first.device)
+            yield from (positions.expand(first.shape[0], n).clone(), positions)
             continue
         square = (1 - torch.eye(n, device=first.device)).roll(-1, 0)
         row = square[0].flip(0).expand(first.shape[0], n)
@@ -55,12 +55,8 @@ def noting_arguments(model: nn.Module) -> Iterator[Handed]:
     of, noted, call = {module: name for name, module in model.named_modules()}, Handed(), nn.Module.__call__
 
     def calls(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        name = of.get(module, "")
-        if name and name not in noted:
-            with suppress(TypeError, ValueError):
-                bound = inspect.signature(module.forward).bind(*args, **kwargs)
-                bound.apply_defaults()
-                noted[name] = dict(bound.arguments)
+        if name := of.get(module, ""):
+            noted.setdefault(name, (module, args, kwargs))
         return call(module, *args, **kwargs)
 
     with mock.patch.object(nn.Module, "__call__", calls):
@@ -72,16 +68,29 @@ def handed_otherwise(off: Handed, on: Handed) -> dict[str, str]:
     are off then are no difference, and neither is what only numbers tell apart that are computed."""
     found: dict[str, str] = {}
     for name in off:
-        if name in on and not any(name.startswith(f"{outer}.") for outer in found):
-            pairs = ((key, off[name][key], on[name].get(key)) for key in off[name])
-            texts = [
-                f"{key} is {_said(after)} with the switch on, {_said(before)} without"
-                for key, before, after in pairs
-                if _differ(before, after) and not (not _there(after) and any(word in key for word in _CACHES))
-            ]
-            if texts:
-                found[name] = ", ".join(texts)
+        if name not in on or any(name.startswith(f"{outer}.") for outer in found):
+            continue
+        if all(len(args) == 1 and not kwargs for _, args, kwargs in (off[name], on[name])):
+            continue
+        before, after = _bound(*off[name]), _bound(*on[name])
+        texts = [
+            f"{key} is {_said(after.get(key))} with the switch on, {_said(value)} without"
+            for key, value in before.items()
+            if _differ(value, after.get(key))
+            and not (not _there(after.get(key)) and any(word in key for word in _CACHES))
+        ]
+        if texts:
+            found[name] = ", ".join(texts)
     return found
+
+
+def _bound(module: nn.Module, args: Any, kwargs: Any) -> dict[str, Any]:
+    try:
+        bound = inspect.signature(module.forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {}
+    bound.apply_defaults()
+    return dict(bound.arguments)
 
 
 def _there(value: Any) -> bool:

@@ -36,7 +36,7 @@ from rematch.safe.generators import random_states, seed_all
 from rematch.safe.lengths import longer_ones
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
-from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between, with_argument
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between, with_arguments
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape, may_read
@@ -180,20 +180,29 @@ class Judge:
     def _try_arguments(self) -> None:
         """Hands over what was left at None where a name says what it may be, and it changes an output."""
         target = self._target
-        without = self._plain_run(FIRST, self._seed)
-        names = left_at_none(target.function, target.args, target.kwargs)
-        for name in names:
-            scenario = with_argument(name)
+        without, unknown, found = self._plain_run(FIRST, self._seed), [], {}
+        for name in left_at_none(target.function, target.args, target.kwargs):
             for value in worth_a_trial(name, target.tensors):
-                with target.given_also(name, value):
-                    seen = run(target, scenario, None, self._seed, only_forward=True)
-                    if seen.error or not any(c.kind == OUTPUT for c in differences(without, seen, self._leave_out)):
-                        continue
-                    self._compare(scenario, self._seed)
-                    self._compare_handed(scenario)
-                    break
+                with target.given_also({name: value}):
+                    seen = run(target, with_arguments(name), None, self._seed, only_forward=True)
+                if seen.error:
+                    continue
+                if any(c.kind == OUTPUT for c in differences(without, seen, self._leave_out)):
+                    found[name] = value
+                else:
+                    why = "a mask or other positions change no output"
+                    self.verdict.not_tried.append((with_arguments(name).name, why))
+                break
             else:
-                self.verdict.not_tried.append((scenario.name, "it is None, and what it may be is not known"))
+                unknown.append(name)
+        if unknown:
+            self.verdict.not_tried.append((f"arguments that are None: {_list(unknown)}", "what they may be is not known"))
+        if found:
+            scenario = with_arguments(*found)
+            with target.given_also(found):
+                self._compare(scenario, self._seed)
+                if any(by is scenario for finding in self.verdict.findings for _, by in finding.shown):
+                    self._compare_handed(scenario)
 
     def _compare_handed(self, scenario: Scenario) -> None:
         """What the model hands to its modules with its own switch off and on."""

@@ -88,9 +88,9 @@ class Target:
         seed_all(seed)
 
     @contextmanager
-    def given_also(self, name: str, value: Tensor) -> Iterator[None]:
-        """Within, an argument by name comes with the others."""
-        own, self.kwargs = self.kwargs, {**self.kwargs, name: value}
+    def given_also(self, more: Mapping[str, Tensor]) -> Iterator[None]:
+        """Within, arguments by name come with the others."""
+        own, self.kwargs = self.kwargs, {**self.kwargs, **more}
         try:
             yield
         finally:
