@@ -14,9 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe import findings
-from rematch.safe.arguments import handed_otherwise, left_at_none, noting_arguments, worth_a_trial
 from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
-from rematch.safe.callers import set_by_callers
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
 from rematch.safe.causes.computations import (
     COMPILED,
@@ -24,22 +22,19 @@ from rematch.safe.causes.computations import (
     NAMES,
     NOT_CHECKPOINTED,
     SET_BY_CALLERS,
-    SWITCH,
     SWITCH_ADDS,
     SWITCH_DROPS,
-    SWITCH_HANDS,
 )
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
-from rematch.safe.lengths import longer_ones
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
-from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, LATER, LENGTHS, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode, set_between, with_arguments
+from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
-from rematch.safe.tape import Tape, may_read
+from rematch.safe.tape import Tape
 from rematch.safe.target import Target, copied
 from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
@@ -52,7 +47,7 @@ _ONCE = (
 )
 """PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
 backward over a retained graph."""
-_NOTHING_MOVES = "its forward changes nothing that a second one could find"
+NOTHING_MOVES = "its forward changes nothing that a second one could find"
 _PROGRESS_AFTER = 2.0
 
 
@@ -109,17 +104,16 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
-        self._compare_handed(FIRST)
-        self._try_arguments()
-        self._try_lengths()
-        self._set_between()
-        self._read_later()
+        self.further()
         findings.merge(self.verdict.findings)
         self._measure()
         unseen = self._target.unseen | self._target.state.unseen
         verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
         verdict.seconds = time.monotonic() - self._begin
         return verdict
+
+    def further(self) -> None:
+        """For scenarios that some targets alone have."""
 
     def _first(self) -> Seen:
         target = self._target
@@ -176,90 +170,6 @@ class Judge:
         for change in apart:
             self.verdict.not_tried.append((change.name, "it differs between two plain runs"))
         return plain
-
-    def _try_arguments(self) -> None:
-        """Hands over what was left at None where a name says what it may be, and it changes an output."""
-        target = self._target
-        without, unknown, found = self._plain_run(FIRST, self._seed), [], {}
-        for name in left_at_none(target.function, target.args, target.kwargs):
-            for value in worth_a_trial(name, target.tensors):
-                with target.given_also({name: value}):
-                    seen = run(target, with_arguments(name), None, self._seed, only_forward=True)
-                if seen.error:
-                    continue
-                if any(c.kind == OUTPUT for c in differences(without, seen, self._leave_out)):
-                    found[name] = value
-                else:
-                    why = "a mask or other positions change no output"
-                    self.verdict.not_tried.append((with_arguments(name).name, why))
-                break
-            else:
-                unknown.append(name)
-        if unknown:
-            self.verdict.not_tried.append((f"arguments that are None: {_list(unknown)}", "what they may be is not known"))
-        if found:
-            scenario = with_arguments(*found)
-            with target.given_also(found):
-                self._compare(scenario, self._seed)
-                if any(by is scenario for finding in self.verdict.findings for _, by in finding.shown):
-                    self._compare_handed(scenario)
-
-    def _compare_handed(self, scenario: Scenario) -> None:
-        """What the model hands to its modules with its own switch off and on."""
-        target, model = self._target, self._target.function
-        if target.switch is None or target.make is not None or not isinstance(model, nn.Module):
-            return
-        noted = []
-        for variant in (None, OWN):
-            with noting_arguments(model) as handed:
-                run(target, scenario, variant, self._seed, only_forward=True)
-            noted.append(handed)
-        others: dict[str, list[str]] = {}
-        for name, text in handed_otherwise(*noted).items():
-            others.setdefault(text, []).append(name)
-        for text, names in others.items():
-            wrong = [f for f in self.verdict.findings if f.cause is SWITCH]
-            for finding in wrong:
-                finding.more.insert(0, f"{_list(names)}: {text}")
-            if not wrong:
-                findings.remark(self.verdict.findings, SWITCH_HANDS, _list(names), text, scenario)
-
-    def _try_lengths(self) -> None:
-        """A second forward that is longer, where such a forward changes anything."""
-        target, name = self._target, LENGTHS.name
-        if not target.length:
-            return self.verdict.not_tried.append((name, "no input has an axis that may be a sequence"))
-        for length in longer_ones(target.length, target.state.modules().values()):
-            alone = run(target, replace(LENGTHS, forwards=1, lengths=(length,)), None, self._seed)
-            if alone.error:
-                return self.verdict.not_tried.append((name, f"one of length {length} fails: {alone.error[:120]}"))
-            if changes(self._before, target.state.leaves(target.copies)):
-                return self._compare(replace(LENGTHS, lengths=(0, length)), self._seed)
-        return self.verdict.not_tried.append((name, _NOTHING_MOVES))
-
-    def _set_between(self) -> None:
-        """Sets what callers set, each attribute by itself, where no forward has changed it."""
-        for name, places in set_by_callers(self._target.state).items():
-            scenario = set_between(name)
-            if all(place[key] is None for place, key in places):
-                self.verdict.not_tried.append((scenario.name, "it is None"))
-            elif name.split()[-1] not in {change.rpartition(".")[2] for change in self._moved}:
-                self._compare(scenario, self._seed)
-
-    def _read_later(self) -> None:
-        """Lets the backward read other clocks and loads where a forward reads any, first more and then less."""
-        target, kept = self._target, self._target.tape
-        if not may_read(target.state.functions()):
-            return
-        try:
-            for load in (64, 1 / 64):
-                target.tape = Tape(load)
-                self._plain.pop((LATER.name, self._seed), None)
-                self._plain_run(LATER, self._seed)
-                if target.tape.log if load > 1 else target.tape.reads_loads:
-                    self._compare(LATER, self._seed)
-        finally:
-            target.tape = kept
 
     def _behind_frozen(self) -> bool:
         """Whether the reentrant variant is asked about a target that is partly frozen."""
@@ -341,7 +251,7 @@ class Judge:
         if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
             return "the inputs that were handed over require grad"
         if scenario.forwards > 1 and not self._moves:
-            return _NOTHING_MOVES
+            return NOTHING_MOVES
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and self._trainable < 3:
@@ -522,8 +432,8 @@ class Judge:
         missed = [name for name in reached if not wrapped.recomputes(name)]
         if wrapped.names and missed:
             others = [name for name in reached if name not in missed]
-            what = f"only {_list(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
-            findings.remark(self.verdict.findings, NOT_CHECKPOINTED, _list(missed), what, FIRST)
+            what = f"only {listed(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
+            findings.remark(self.verdict.findings, NOT_CHECKPOINTED, listed(missed), what, FIRST)
         self._look_at_names(model)
 
     def _look_at_names(self, model: nn.Module) -> None:
@@ -569,5 +479,5 @@ def _are(names: Sequence[str]) -> str:
     return "are" if len(names) > 1 else "is"
 
 
-def _list(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
