@@ -32,6 +32,19 @@ def mask_is_set():
     return module
 
 
+@sound()
+def mask_is_passed():
+    """The mask that is set is an argument of the region."""
+
+    class Passes(Masked):
+        def forward(self, x):
+            return checkpoint(lambda y, mask: self.inner(y).tanh() * mask, x, self.mask, use_reentrant=False)
+
+    module = Passes()
+    module.mask = torch.tensor([1.0, 0.0, 1.0, 1.0])
+    return module
+
+
 @planted("set-by-callers")
 class StrengthIsSet(Inner):
     """By a method, which the forward does not call; the branch is another one for another number."""
@@ -53,6 +66,22 @@ class StrengthIsSet(Inner):
 
     def _scaled(self, y):
         return y.sin() * self.strength if self.strength == 1.0 else y.cos() * self.strength
+
+
+@planted("set-by-callers")
+class WarmsUp(Inner):
+    """A branch that only a far later step takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.warmup = 0, 100
+
+    def set_step(self, step):
+        self.step = step
+
+    def forward(self, x):
+        y = self.inner(x)
+        return y.tanh() if self.step < self.warmup else y.sin()
 
 
 SCALE: contextvars.ContextVar[float] = contextvars.ContextVar("scale", default=1.0)

@@ -6,7 +6,7 @@ import ast
 import functools
 import linecache
 import sys
-from collections.abc import Collection, Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,10 +32,12 @@ class _Method:
     writes: set[str] = field(default_factory=set)
     clears: set[str] = field(default_factory=set)
     """Those that it sets to None."""
+    limits: dict[str, list[Any]] = field(default_factory=dict)
+    """What it compares some with: numbers, and names of others."""
 
 
-Places = list[tuple[MutableMapping[str, Any], str]]
-"""What holds a value, and by which name."""
+Places = list[tuple[MutableMapping[str, Any], str, list[Any]]]
+"""What holds a value, by which name, and what it is compared with."""
 
 
 def set_by_callers(state: State) -> dict[str, Places]:
@@ -44,9 +46,10 @@ def set_by_callers(state: State) -> dict[str, Places]:
     makes is none."""
     found: dict[str, Places] = {}
     for module in state.modules().values():
-        for name in _attributes(type(module)):
+        for name, limits in _attributes(type(module)).items():
             if isinstance(module.__dict__.get(name, _EMPTY), _VALUES):
-                found.setdefault(name, []).append((module.__dict__, name))
+                numbers = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
+                found.setdefault(name, []).append((module.__dict__, name, numbers))
     functions = [f for f in state.functions() if not (is_library(f.__module__) or is_installed(f))]
     for function in functions:
         others = _setters(function.__code__.co_filename).items()
@@ -54,9 +57,9 @@ def set_by_callers(state: State) -> dict[str, Places]:
         for name in function.__code__.co_names:
             value = function.__globals__.get(name, _EMPTY)
             if isinstance(value, ContextVar) and isinstance(value.get(_EMPTY), _VALUES):
-                found[f"the context variable {name}"] = [(_Variable(value), name)]
+                found[f"the context variable {name}"] = [(_Variable(value), name, [])]
             elif name in set_elsewhere and isinstance(value, _VALUES):
-                found[f"the global {name}"] = [(function.__globals__, name)]
+                found[f"the global {name}"] = [(function.__globals__, name, [])]
     return found
 
 
@@ -78,7 +81,7 @@ _EMPTY = nn.Module()
 
 
 @functools.cache
-def _attributes(kind: type[nn.Module]) -> Collection[str]:
+def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
     methods: dict[str, _Method] = {}
     held: set[str] = set()
     for base in kind.__mro__:
@@ -88,23 +91,23 @@ def _attributes(kind: type[nn.Module]) -> Collection[str]:
         tree = _classes(getattr(sys.modules.get(base.__module__), "__file__", None) or "").get(base.__qualname__)
         if tree is None:
             # Without its source nobody knows who sets what.
-            return ()
+            return {}
         _read_class(tree, methods, held)
     forward, made = _reached(methods, "forward"), _reached(methods, "__init__")
     reads = {name for method in forward for name in methods[method].reads}
     if ANY in reads:
-        return ()
+        return {}
     reads -= {name for method in forward for name in methods[method].writes | methods[method].clears}
     # What PyTorch calls as well, such as train() or _apply(), is no method for callers alone.
     others = (m for m in methods if m not in (*forward, *made) and m[:2] != "__" and not hasattr(_EMPTY, m))
     setters = {name for m in others if not is_named_after_checkpointing(m) for name in methods[m].writes}
     written = {name for method in methods.values() for name in method.writes} | held
     left = {name for name in reads - written if getattr(kind, name, None) is None}
-    return [
-        name
+    return {
+        name: [limit for method in forward for limit in methods[method].limits.get(name, ())]
         for name in sorted(reads & setters | left)
         if not (hasattr(_EMPTY, name) or is_named_after_checkpointing(name))
-    ]
+    }
 
 
 @functools.cache
@@ -166,6 +169,11 @@ def _read_method(function: ast.FunctionDef | ast.AsyncFunctionDef, method: _Meth
     for node in ast.walk(function):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_none(node.value):
             cleared.update(map(id, node.targets if isinstance(node, ast.Assign) else [node.target]))
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            others = [side.value if isinstance(side, ast.Constant) else name_of(side) for side in sides]
+            for name in filter(None, map(name_of, sides)):
+                method.limits.setdefault(name, []).extend(other for other in others if other != name)
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
             method.writes.add(name_of(node.value))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
@@ -192,12 +200,13 @@ def _reached(methods: dict[str, _Method], *names: str) -> set[str]:
     return found
 
 
-def other_value(value: Any) -> Any:
-    """Another value of the same kind; the same where none is known."""
+def other_value(value: Any, limits: Sequence[Any] = ()) -> Any:
+    """Another value of the same kind, of numbers one beyond the first of the limits; the same where none is known."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
-        return value + 1
+        limit = next((n for n in limits if isinstance(n, (int, float)) and not isinstance(n, bool)), value)
+        return type(value)(limit + 1 if value <= limit else limit - 1)
     if not isinstance(value, Tensor) or value.layout != torch.strided:
         return value
     if value.dtype == torch.bool:
@@ -209,9 +218,9 @@ def other_value(value: Any) -> Any:
 @contextmanager
 def set_anew(places: Places) -> Iterator[None]:
     """Within, what they hold has other values."""
-    held = [(place, name, place[name]) for place, name in places]
-    for place, name, value in held:
-        place[name] = other_value(value)
+    held = [(place, name, place[name]) for place, name, _ in places]
+    for place, name, limits in places:
+        place[name] = other_value(place[name], limits)
     try:
         yield
     finally:

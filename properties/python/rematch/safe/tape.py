@@ -166,8 +166,11 @@ class Tape:
 
 
 def _times(load: float, value: Any) -> Any:
-    """Numbers, alone or in a tuple with names or without, so many times as large."""
+    """Numbers, alone or in a tuple with names or without, so many times as large; 0, where nothing is in use, becomes
+    much where the load is higher."""
     if isinstance(value, tuple):
         parts = [_times(load, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return type(value)(value * load) if isinstance(value, (int, float)) else value
+    if not isinstance(value, (int, float)):
+        return value
+    return type(value)(value * load if value or load <= 1 else 2**33)

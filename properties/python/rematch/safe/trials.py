@@ -92,7 +92,7 @@ class Trier(Judge):
         """Sets what callers set, each attribute by itself, where no forward has changed it."""
         for name, places in set_by_callers(self._target.state).items():
             scenario = set_between(name)
-            if all(place[key] is None for place, key in places):
+            if all(place[key] is None for place, key, _ in places):
                 self.verdict.not_tried.append((scenario.name, "it is None"))
             elif name.split()[-1] not in {change.rpartition(".")[2] for change in self._moved}:
                 self._compare(scenario, self._seed)
