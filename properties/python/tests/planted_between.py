@@ -142,6 +142,20 @@ class StretchesBase(Inner):
         return (y * angles.cos() + y.flip(-1) * angles.sin()).tanh()
 
 
+@planted("changed-by-later-forward", sequences)
+class StretchesDecay(Inner):
+    """Makes it in the first forward, which its recomputation need not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length, self.decay = 0, None
+
+    def forward(self, x):
+        if x.shape[1] > self.length:
+            self.length, self.decay = x.shape[1], torch.linspace(1, 0.5, x.shape[1]).view(-1, 1)
+        return (self.inner(x) * self.decay[: x.shape[1]]).tanh()
+
+
 @planted(
     "changed-by-later-forward",
     lambda: given(torch.randn(3, 4), torch.tensor([[1, 0, 2]])),

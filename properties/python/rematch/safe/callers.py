@@ -76,7 +76,7 @@ class _Variable(dict[str, Any]):
         self._variable.set(value)
 
 
-_VALUES = (Tensor, bool, int, float, type(None))
+_VALUES = (Tensor, bool, int, float, str, type(None))
 _EMPTY = nn.Module()
 
 
@@ -167,8 +167,12 @@ def _read_method(function: ast.FunctionDef | ast.AsyncFunctionDef, method: _Meth
 
     cleared = set()
     for node in ast.walk(function):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and _is_none(node.value):
-            cleared.update(map(id, node.targets if isinstance(node, ast.Assign) else [node.target]))
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
+                cleared.update(id(part) for part, value in pairs if _is_none(value))
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
             others = [side.value if isinstance(side, ast.Constant) else name_of(side) for side in sides]
@@ -202,6 +206,9 @@ def _reached(methods: dict[str, _Method], *names: str) -> set[str]:
 
 def other_value(value: Any, limits: Sequence[Any] = ()) -> Any:
     """Another value of the same kind, of numbers one beyond the first of the limits; the same where none is known."""
+    if isinstance(value, float) and 0 <= value <= 1 and not limits:
+        # It may be a probability.
+        return value / 2 or 0.5
     if isinstance(value, bool):
         return not value
     if isinstance(value, (int, float)):
@@ -212,7 +219,9 @@ def other_value(value: Any, limits: Sequence[Any] = ()) -> Any:
     if value.dtype == torch.bool:
         return ~value
     rolled = value.flatten().roll(1).view(value.shape)
-    return value * 0.5 + 1 if torch.equal(rolled, value) and value.is_floating_point() else rolled
+    if not torch.equal(rolled, value):
+        return rolled
+    return value * 0.5 + 1 if value.is_floating_point() else value
 
 
 @contextmanager

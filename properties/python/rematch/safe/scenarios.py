@@ -82,6 +82,11 @@ class Scenario:
         setting what the forward reads too early."""
         return self.policy_text or self.documented or (self.name if self.sets else "")
 
+    @property
+    def has_others(self) -> bool:
+        """Whether some forwards have other inputs than those that were handed over."""
+        return self.unused_forward or max(self.microbatches, self.steps, self.forwards) > 1
+
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
         """Sets modes, and which parameters train."""
         for module in modules.values():

@@ -39,6 +39,8 @@ class Target:
         """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
         self.common: set[str] | None = None
         """Names of the outputs that are returned with the switch off and on; None: all are."""
+        self.rolls = True
+        """Tokens change places from one microbatch to the next."""
         self.copies = Copies()
         self.slowest = -1.0
         """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
@@ -129,7 +131,7 @@ class Target:
             fresh = wide.widened(fresh) if in_float64 else fresh
             if microbatch and name in self.floats:
                 fresh = fresh * (1 + microbatch / 2)
-            elif microbatch and _are_tokens(fresh):
+            elif microbatch and self.rolls and _are_tokens(fresh):
                 fresh = fresh.roll(microbatch, -1)
             if name in grads:
                 leaves[name] = fresh.detach().requires_grad_()
@@ -174,7 +176,7 @@ def _are_tokens(t: Tensor) -> bool:
     numbers = not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool) and t.layout == torch.strided
     if not numbers or t.is_nested or t.is_meta or t.numel() < 2 or t.max() < 2:
         return False
-    return t.dim() > 1 or bool((t.diff() < 0).any())
+    return t.dim() > 1 or bool((t.diff() < 0).any() and (t.diff() > 0).any())
 
 
 def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from rematch.safe import findings
 from rematch.safe.arguments import handed_otherwise, left_at_none, noting_arguments, worth_a_trial
-from rematch.safe.callers import set_by_callers
+from rematch.safe.callers import other_value, set_by_callers
 from rematch.safe.causes.computations import SWITCH, SWITCH_HANDS
 from rematch.safe.compare import changes, differences
 from rematch.safe.judging import NOTHING_MOVES, Judge, listed
@@ -92,8 +92,10 @@ class Trier(Judge):
         """Sets what callers set, each attribute by itself, where no forward has changed it."""
         for name, places in set_by_callers(self._target.state).items():
             scenario = set_between(name)
-            if all(place[key] is None for place, key, _ in places):
-                self.verdict.not_tried.append((scenario.name, "it is None"))
+            values = [place[key] for place, key, _ in places]
+            if all(other_value(value) is value for value in values):
+                why = "it is None" if values[0] is None else "no other value is known"
+                self.verdict.not_tried.append((scenario.name, why))
             elif name.split()[-1] not in {change.rpartition(".")[2] for change in self._moved}:
                 self._compare(scenario, self._seed)
 
