@@ -19,8 +19,7 @@ from rematch.safe.state import State
 from rematch.safe.switch import is_named_after_checkpointing
 from rematch.safe.values import is_installed, is_library
 
-
-ANY = "any attribute"
+_ANY = "any attribute"
 """Stands for one whose name is not known before it runs."""
 
 
@@ -36,8 +35,8 @@ class _Method:
     """What it compares some with: numbers, and names of others."""
 
 
-Places = list[tuple[MutableMapping[str, Any], str, list[Any]]]
-"""What holds a value, by which name, and what it is compared with."""
+Places = list[tuple[MutableMapping[str, Any], str, list[float]]]
+"""What holds a value, by which name, and the numbers that it is compared with."""
 
 
 def set_by_callers(state: State) -> dict[str, Places]:
@@ -48,7 +47,8 @@ def set_by_callers(state: State) -> dict[str, Places]:
     for module in state.modules().values():
         for name, limits in _attributes(type(module)).items():
             if isinstance(module.__dict__.get(name, _EMPTY), _VALUES):
-                numbers = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
+                values = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
+                numbers = [n for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)]
                 found.setdefault(name, []).append((module.__dict__, name, numbers))
     functions = [f for f in state.functions() if not (is_library(f.__module__) or is_installed(f))]
     for function in functions:
@@ -95,7 +95,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
         _read_class(tree, methods, held)
     forward, made = _reached(methods, "forward"), _reached(methods, "__init__")
     reads = {name for method in forward for name in methods[method].reads}
-    if ANY in reads:
+    if _ANY in reads:
         return {}
     reads -= {name for method in forward for name in methods[method].writes | methods[method].clears}
     # What PyTorch calls as well, such as train() or _apply(), is no method for callers alone.
@@ -185,7 +185,7 @@ def _read_method(function: ast.FunctionDef | ast.AsyncFunctionDef, method: _Meth
             if isinstance(name, ast.Constant):
                 method.writes.add(str(name.value))
             else:
-                method.reads.add(ANY)
+                method.reads.add(_ANY)
         if (name := name_of(node)) and isinstance(node, ast.Attribute):
             stored = method.clears if id(node) in cleared else method.writes
             (method.reads if isinstance(node.ctx, ast.Load) else stored).add(name)
@@ -204,15 +204,15 @@ def _reached(methods: dict[str, _Method], *names: str) -> set[str]:
     return found
 
 
-def other_value(value: Any, limits: Sequence[Any] = ()) -> Any:
+def other_value(value: Any, limits: Sequence[float] = ()) -> Any:
     """Another value of the same kind, of numbers one beyond the first of the limits; the same where none is known."""
+    if isinstance(value, bool):
+        return not value
     if isinstance(value, float) and 0 <= value <= 1 and not limits:
         # It may be a probability.
         return value / 2 or 0.5
-    if isinstance(value, bool):
-        return not value
     if isinstance(value, (int, float)):
-        limit = next((n for n in limits if isinstance(n, (int, float)) and not isinstance(n, bool)), value)
+        limit = limits[0] if limits else value
         return type(value)(limit + 1 if value <= limit else limit - 1)
     if not isinstance(value, Tensor) or value.layout != torch.strided:
         return value
