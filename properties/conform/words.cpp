@@ -91,9 +91,9 @@ std::string cell_text(const PromiseCell& cell) {
 
 std::vector<const Column*> in_order(const Page& page) {
   // Those that most people use; others follow by name.
-  constexpr std::string_view kFirst[] = {"pytorch", "transformers", "jax",       "tensorflow",
-                                         "keras",   "deepspeed",    "nnx",       "equinox",
-                                         "mlx",     "paddle",       "mindspore", "fairscale"};
+  constexpr std::string_view kFirst[] = {"pytorch", "transformers", "jax",      "tensorflow",
+                                         "keras",   "deepspeed",    "nnx",      "equinox",
+                                         "mlx",     "paddle",       "mindspore"};
   const auto rank = [&](const Column* c) {
     const auto* const found = std::find(std::begin(kFirst), std::end(kFirst), c->framework());
     return std::tuple(found - std::begin(kFirst), c->framework());

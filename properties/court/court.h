@@ -34,7 +34,6 @@ struct Trial {
   /// Another law was.
   std::string law;
 
-  bool is_plain() const { return measured.recomputations == 0; }
   std::int64_t bytes_broken() const;
   std::int64_t recomputations_broken() const;
   std::int64_t over_budget() const;

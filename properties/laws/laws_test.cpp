@@ -12,7 +12,7 @@ namespace {
 
 using namespace testing;
 
-/// One smallest deviation of a record, and the law that must not let it microbatch.
+/// One smallest deviation of a record, and the law that must not let it pass.
 struct Deviation {
   std::string_view law;
   std::string_view what;
@@ -139,7 +139,7 @@ const Deviation kDeviations[] = {
      [](Record& p, Record&) { p.draws[0].hash ^= 1; }},
     {"dropout-masks", "a forward is not recorded",
      [](Record&, Record& c) { c.draws[0].execution = 5; }},
-    {"dropout-masks", "the plain run recomputations",
+    {"dropout-masks", "the plain run recomputes",
      [](Record& p, Record& c) { p.draws.push_back(recomputed_draw(c)); }},
     {"dropout-masks", "both runs draw another number of elements than the layer has",
      [](Record& p, Record& c) {

@@ -12,7 +12,7 @@ from harness import Copied, Harness
 
 @pytest.fixture(scope="module")
 def starts(request: pytest.FixtureRequest) -> type[Harness]:
-    """How tests of a file start subjects. Those of PyTorch would take most of their time for it."""
+    """How tests of a file start subjects. Subjects on PyTorch would take most of their tests' time to start."""
     return Copied if request.path.parent.name == "pytorch" else Harness
 
 

@@ -134,7 +134,7 @@ def _run(arguments: Sequence[str] | None) -> None:
         try:
             return _serve(what, options)
         except SystemExit as ended:
-            # Those that say what is wrong have no status of their own.
+            # An exit that says what is wrong has no status of its own.
             refuse("rematch", ended.code) if isinstance(ended.code, str) else sys.exit(ended.code)
     if found := program():
         return become(found, words)

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
-from rematch.journal.journal import Journal, warning_of
-from rematch.journal.operators import Operator, Reader
-from rematch.safe.run import counting_saved
+from rematch.journal.journal import BACKWARD, FORWARD, Journal, warning_of
+from rematch.journal.operators import Operator
+from rematch.journal.storages import Allocation, StorageMeter, storages
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Observation:
     names: tuple[str, ...]
     draws: list[Draw] = field(default_factory=list)
     saved_bytes: int = 0
-    """Bytes of the storages that autograd kept for backwards, each once, those of parameters and buffers left out."""
+    """Bytes of the storages that were kept for backwards, each once, by whomever: autograd, hooks on saved tensors,
+    selective policies. Those of parameters and buffers are left out, what recomputations keep, and, where hooks keep
+    them, numbers and what was there before."""
     _ran: Counter[str] = field(default_factory=Counter)
     _ran_again: Counter[str] = field(default_factory=Counter)
 
@@ -51,18 +55,48 @@ class Observation:
         raise KeyError(f"the model has no submodule {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
 
 
-class _Counter(Reader):
-    """Counts what a journal tells."""
+class _Counter(StorageMeter):
+    """Counts what a journal tells. Autograd tells of what it keeps, unless hooks of somebody else's take it; what
+    those keep, or policies and regions, is what was made in a forward and lives just until its backward ends."""
 
-    def __init__(self, seen: Observation) -> None:
+    journal: Journal
+
+    def __init__(self, seen: Observation, model: nn.Module) -> None:
+        super().__init__()
         self.seen = seen
-        self.journal: Journal | None = None
+        self._own = {s._cdata for t in (*model.parameters(), *model.buffers()) for s in storages(t)}
+        self._packed: dict[int, Any] = {}
+        self._needed: list[Allocation] = []
+
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Within, autograd tells of what it keeps; afterwards all bytes are counted."""
+        with saved_tensors_hooks(self._pack, lambda t: t):
+            yield
+        beside = sum(one.bytes for one in self._needed if one.died is not None)
+        self.seen.saved_bytes = beside + sum(storage.nbytes() for storage in self._packed.values())
+
+    def _pack(self, t: Tensor) -> Tensor:
+        if not self.journal.recomputes:
+            # A storage that is kept does not die, nor give its address to another.
+            self._packed |= {s._cdata: s for s in storages(t.detach()) if s._cdata not in self._own}
+        return t
 
     def enters(self, module: str) -> None:
         self.seen._ran[module] += 1
         self.seen._ran_again[module] += self.journal.recomputes
 
+    def before(self, op: Operator) -> None:
+        super().before(op)
+        if self.phase == FORWARD and self.journal.phase == BACKWARD:
+            live = [one for one in self.curve.allocations if one.died is None and one.phase == FORWARD]
+            self._needed += [one for one in live if one not in self._needed and one.module]
+        self.phase = self.journal.phase
+
     def after(self, op: Operator) -> None:
+        # The loss lives until the backward ends, too: a number is not counted.
+        self.module = "" if all(t.dim() == 0 for t in op.made()) else "kept"
+        super().after(op)
         if op.draws:
             self.seen.draws.append(Draw(op.name, self.journal.module, self.journal.recomputes))
 
@@ -78,11 +112,7 @@ def observe(model: nn.Module) -> Iterator[Observation]:
     Recomputations of torch.utils.checkpoint are told from forwards, by whatever name it was imported.
     """
     modules = dict(model.named_modules())
-    reader = _Counter(Observation(tuple(modules)))
+    reader = _Counter(Observation(tuple(modules)), model)
     reader.journal = Journal(modules, reader, unseen=warning_of("rematch.observe"))
-    saved: dict[int, int] = {}
-    try:
-        with reader.journal.open(), counting_saved(saved, [model]):
-            yield reader.seen
-    finally:
-        reader.seen.saved_bytes = sum(saved.values())
+    with reader.journal.open(), reader.hooks():
+        yield reader.seen

@@ -162,14 +162,13 @@ class Watch(Regions):
 
     def begin(self, region: Region, recomputes: bool) -> Any:
         """Notes what runs from here on, if it is a forward, or the recomputation of one that was noted."""
-        args, region.args = region.args, ()
         if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
             return None
         modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
         try:
             around = forward.around if forward is not None else (modules.at(sys._getframe(), None) or ("",))[0]
             execution = Computation(around, region.reentrant)
-            execution.take(modules, (args, region.kwargs))
+            execution.take(modules, (region.args, region.kwargs))
         except Exception as error:
             self._unseen(f"a region: {why(error)}")
             return None
@@ -270,12 +269,12 @@ def watch(
     A step is a forward of `model` in training mode, with gradients enabled; microbatches count as
     steps. In a watched one the result of every operator in a checkpointed region, and every parameter,
     buffer and argument that it reads, gets a fingerprint on its device, and up to `keep_bytes` bytes of
-    each are kept: all elements, or some at equal distances. When the region is recomputed, so far as
-    it is, the same is compared. Of a difference `on_difference` says what to do: "warn", once for each
-    operator in each module, "raise" RecomputationDiffers out of backward(), or a function that gets the
-    Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at most
-    8 units in the last place of their largest element are counted in `rounded`, and not told. The numbers
-    of the step stay what they are. Raises ValueError for an option that is none.
+    each are kept: all elements, or some at equal distances. The recomputation of the region, as far as it
+    goes, is compared with them. `on_difference` says what a difference does: "warn" warns once for each
+    operator in each module, "raise" raises RecomputationDiffers out of backward(), and a function is given
+    the Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at
+    most 8 units in the last place of their largest element are counted in `rounded`, and not told. The
+    numbers of the step stay what they are. Raises ValueError for an unknown option.
     """
     return Watch(model, every, on_difference, keep_bytes)
 

@@ -4,13 +4,12 @@ import sys
 import textwrap
 
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import chain, run_of, segment
 
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, shown
 
 pytest.importorskip("torch")
 
-EVERY = [("fairscale", "reentrant"), ("deepspeed", "reentrant"), ("deepspeed", "non_reentrant")]
 OPTIONS = {"reentrant": {}, "non_reentrant": {"early_stop": False, "determinism": "none"}}
 """By variant; those of the other one are what DeepSpeed's non-reentrant function has."""
 
@@ -27,9 +26,9 @@ def differing(record):
     return {o["quantity"] for o in record["observations"] if not o.get("as") and o.get("data")}
 
 
-@pytest.mark.parametrize(("name", "variant"), EVERY)
-def test_a_segment_runs_again_and_agrees_with_the_plain_run(start, name, variant):
-    subject, own = started(start, name)
+@pytest.mark.parametrize("variant", OPTIONS)
+def test_a_segment_runs_again_and_agrees_with_the_plain_run(start, variant):
+    subject, own = started(start, "deepspeed")
     plan = {"segments": [segment(0, 3, variant, **OPTIONS[variant])]}
     layers = ("linear", own("gru_dropout"), "tanh", "dropout")
     plain, checkpointed = subject.agreed(chain(*layers, plan=plan, protocol=TRAINABLE))
@@ -38,27 +37,7 @@ def test_a_segment_runs_again_and_agrees_with_the_plain_run(start, name, variant
     assert {d["hash"] for d in plain["draws"]} == {d["hash"] for d in checkpointed["draws"]}
 
 
-def test_fairscale_updates_statistics_once_and_trains_a_block_whose_input_is_frozen(start):
-    subject, own = started(start, "fairscale")
-    _, checkpointed = subject.agreed(one("linear", own("batch_norm_1d"), variant="reentrant", input=(3, 2)))
-    assert differing(checkpointed) == set()
-    assert observed(checkpointed)["parameter_gradient", 0, 0, 0].get("present", True)
-
-
-def test_fairscale_stops_updating_statistics_within_two_wrappers(start):
-    subject, own = started(start, "fairscale")
-    plan = {"segments": [segment(0, 1, "reentrant", nested=[segment(0, 1, "reentrant")])]}
-    case = chain(own("batch_norm_1d"), input=(3, 2), plan=plan, protocol=TRAINABLE)
-    _, checkpointed = subject.agreed(case)
-    if not differing(checkpointed):
-        pytest.skip("repaired in this fairscale")
-    assert differing(checkpointed) == {"buffer"}
-    script, out = shown(subject, case, finding("buffers-after-step"))
-    assert "rematch" not in script and "from fairscale.nn import checkpoint_wrapper" in script
-    assert "running_mean" in out.splitlines()[-1]
-
-
-@pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
+@pytest.mark.parametrize("variant", OPTIONS)
 def test_deepspeed_updates_statistics_twice_and_a_script_shows_it(start, variant):
     subject, _ = started(start, "deepspeed")
     case = one("batch_norm", variant=variant, protocol=TRAINABLE, **OPTIONS[variant])
@@ -101,7 +80,7 @@ def test_blocks_that_do_not_run_again_are_an_error(start_python, reentrant):
     assert error["kind"] == "NotRecomputed"
 
 
-@pytest.mark.parametrize("name", ["fairscale", "deepspeed", "transformers", "megatron"])
+@pytest.mark.parametrize("name", ["deepspeed", "transformers"])
 def test_a_library_that_is_missing_is_a_sentence(start_python, name):
     program = f"import sys; sys.modules[{name!r}] = None\n"
     program += f"from rematch.__main__ import main; main([{name!r}])"

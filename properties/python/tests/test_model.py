@@ -88,7 +88,7 @@ def test_a_flag_with_another_meaning_that_gates_a_checkpoint_accuses_nobody():
 def test_wrappers_that_rename_parameters_are_remarked_of_a_model():
     blocks = [checkpoint_wrapper(layer()) for _ in range(2)]
     verdict = judge_model(nn.Sequential(nn.Linear(4, 4), *blocks), X)
-    assert verdict.safe and verdict.headline().endswith("see the remarks")
+    assert verdict.safe and verdict.headline().endswith("see the remarks (names-changed)")
     assert "1._checkpoint_wrapped_module.0.weight" in str(verdict)
 
 
@@ -190,4 +190,5 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
             return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)
 
     remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
-    assert remark.about == "blocks.2, blocks.3" and remark.what == "only blocks.0, blocks.1 are checkpointed"
+    assert remark.about == "blocks.2, blocks.3"
+    assert remark.what == "only blocks.0, blocks.1 are checkpointed; 96 B are held there"

@@ -250,6 +250,6 @@ def test_what_is_saved_may_be_promised():
     block, x = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)), torch.randn(4, 8)
     assert assert_checkpoint_safe(block, x, saves=0.5).saved == {"plain": 256, "reentrant": 128, "non_reentrant": 128}
     with pytest.raises(
-        AssertionError, match="reentrant keeps 128 of 256 B for the backward; at most 102 were promised"
+        AssertionError, match="reentrant holds 128 of 256 B for the backward; at most 102 were promised"
     ):
         assert_checkpoint_safe(block, x, saves=0.4)

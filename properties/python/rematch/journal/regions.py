@@ -48,6 +48,19 @@ def why(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
+def _noted(region: Region, context_fn: Any) -> Any:
+    """A context_fn that does the same, and leaves what it made at the region."""
+    if context_fn in (None, library.noop_context_fn):
+        return context_fn
+    region.context_fn = context_fn
+
+    def made() -> Any:
+        region.contexts = context_fn()
+        return region.contexts
+
+    return made
+
+
 @dataclass
 class Region:
     """One call of checkpoint(): `number` counts them in a run."""
@@ -59,9 +72,17 @@ class Region:
     kwargs: dict[str, Any]
     memory: Any = None
     """Whatever a listener keeps of the forward, as long as a recomputation may come."""
+    context_fn: Any = None
+    """The one that checkpoint() got, such as one with a selective policy; None without."""
+    contexts: Any = None
+    """What context_fn made for this region: the contexts of the forward and of the recomputation."""
     returned: Any = None
     """What it returned, while its end is told; None where an error or early stop ended it, and in the forward of the
     non-reentrant variant, which returns past us."""
+
+    def let_go(self) -> None:
+        """What it took and returned is there while it runs: who looks on holds no memory."""
+        self.args, self.kwargs, self.returned = (), {}, None
 
 
 class Regions:
@@ -129,14 +150,14 @@ def told(regions: Regions) -> Iterator[Regions]:
             nonlocal runs
             recomputes = runs > 0 or not region.reentrant
             runs += 1
-            region.args = args
+            region.args, region.kwargs = args, keywords
             token = regions.safely(regions.begin, region, recomputes)
             try:
                 region.returned = region.function(*args, **keywords)
                 return region.returned
             finally:
                 regions.safely(regions.end, token)
-                region.returned = None
+                region.let_go()
 
         return run
 
@@ -151,6 +172,10 @@ def told(regions: Regions) -> Iterator[Regions]:
         def generator(function: Any, *rest: Any, **options: Any) -> Iterator[None]:
             args, kwargs = rest[:2] if "preserve_rng_state" in options else (rest[_BEFORE_ARGS:], options)
             region = Region(regions.count, function, False, args, kwargs)
+            if "context_fn" in options:
+                options["context_fn"] = _noted(region, options["context_fn"])
+            elif "preserve_rng_state" not in options and len(rest) > 1:
+                rest = (rest[0], _noted(region, rest[1]), *rest[2:])
             work = real(listening(region), *rest, **options)
             next(work)
             try:
@@ -159,6 +184,7 @@ def told(regions: Regions) -> Iterator[Regions]:
                     yield
                 finally:
                     regions.safely(regions.end, token)
+                    region.let_go()
             except BaseException as error:
                 work.throw(error)
                 raise

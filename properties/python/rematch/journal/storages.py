@@ -19,6 +19,15 @@ from rematch.journal.operators import Operator, Reader
 GIVEN, OPTIMIZER = "given", "optimizer"
 """Phases beside those of a journal: what was there before the run, and the step of the optimizer."""
 
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
+"""What gives the parts of sparse tensors."""
+
 
 @dataclass(slots=True)
 class Allocation:
@@ -96,6 +105,11 @@ class StorageMeter(Reader):
                 self._see(storage, Allocation(0, 0, GIVEN, what))
         self.curve.marks[0].live = self.curve.marks[0].most = self._live
 
+    @property
+    def live(self) -> int:
+        """Bytes that are live now."""
+        return self._live
+
     def mark(self, name: str) -> None:
         """Begins an interval of the step."""
         self.curve.marks.append(Mark(name, len(self.curve.live), self._live, self._live))
@@ -104,9 +118,13 @@ class StorageMeter(Reader):
         """Says which memory holds gradients of parameters."""
         for t in tensors:
             for storage in storages(t):
-                known = self._known.get(storage._cdata)
-                if known is not None:
-                    known[1].gradient = True
+                if (one := self.allocation(storage)) is not None:
+                    one.gradient = True
+
+    def allocation(self, storage: Any) -> Allocation | None:
+        """That of a storage; None where it was never seen."""
+        known = self._known.get(storage._cdata)
+        return None if known is None else known[1]
 
     def before(self, op: Operator) -> None:
         last = self.curve.marks[-1]
@@ -187,12 +205,16 @@ class AllocatorMeter:
         self._close()
 
 
-def storages(t: Tensor) -> Iterator[Any]:
-    """The storages of a tensor; those of its parts, where it is a subclass that holds others."""
+def storages(t: Tensor) -> Iterator[torch.UntypedStorage]:
+    """The memory that holds the elements: that of its parts, where it is a subclass that holds others, or sparse; none
+    for a tensor that has none of its own, as those on the meta device."""
     if hasattr(t, "__tensor_flatten__"):
         for name in t.__tensor_flatten__()[0]:
             yield from storages(getattr(t, name))
-    elif t.layout is torch.strided:
+    elif t.layout in _PARTS:
+        for name in _PARTS[t.layout]:
+            yield from storages(getattr(t, name)())
+    elif t.device.type != "meta" and torch._C._has_storage(t):
         yield t.untyped_storage()
 
 

@@ -18,9 +18,9 @@ _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
-"""So often a plan that measures otherwise than promised is planned anew, with what was measured."""
+"""How often a plan that measures otherwise than promised is planned anew, with what was measured."""
 _MOST_POINTS = 30
-"""So many points between nothing and the plain peak has the table of peaks and times at most."""
+"""How many points the table of peaks and times may have between nothing and the plain peak."""
 _PROGRESS_AFTER = 2.0
 
 

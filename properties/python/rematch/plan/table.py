@@ -10,7 +10,7 @@ from rematch.plan.choose import NONE, Chain, Pairs, Walk
 from rematch.plan.step import END, Measured
 
 MOST_ASSIGNMENTS = 16
-"""So many choices for all blocks are measured one by one."""
+"""How many choices for all blocks are measured one by one, at most."""
 
 
 def designs(blocks: int, options: int) -> Iterator[tuple[int, ...]]:

@@ -27,7 +27,7 @@ def findings(target: Any, *args: Any, **options: Any) -> list[Finding]:
 
 def assert_checkpoint_safe(target: Any = None, *args: Any, saves: float | None = None, **options: Any) -> Verdict:
     """Raises AssertionError with a report where judge() finds that checkpointing changes what `target` computes, or
-    where autograd keeps more than the part `saves` of the plain bytes for the backward: 0.5 is half of them.
+    where more than the part `saves` of the plain bytes is held for the backward: 0.5 is half of them.
 
     Arguments and errors are those of judge(), whose verdict is returned.
     """
@@ -35,11 +35,11 @@ def assert_checkpoint_safe(target: Any = None, *args: Any, saves: float | None =
     verdict = judge(target, *args, **options)
     if not verdict.safe:
         raise AssertionError(str(verdict))
-    plain = verdict.saved["plain"]
-    for variant, kept in verdict.saved.items() if saves is not None else ():
-        if variant != "plain" and kept > saves * plain:
-            what = (
-                f"{variant} keeps {kept:,} of {plain:,} B for the backward; at most {saves * plain:,.0f} were promised"
-            )
-            raise AssertionError(f"{verdict.name}: {what}\n\n{verdict}")
+    for variant in verdict.tried if saves is not None else ():
+        if not {"plain", variant} <= verdict.saved.keys():
+            raise AssertionError(f"{verdict.name}: what {variant} saves was not measured\n\n{verdict}")
+        kept, most = verdict.saved[variant], saves * verdict.saved["plain"]
+        if kept > most:
+            what = f"{variant} holds {kept:,} of {verdict.saved['plain']:,} B for the backward"
+            raise AssertionError(f"{verdict.name}: {what}; at most {most:,.0f} were promised\n\n{verdict}")
     return verdict

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
-from torch.nn.modules.module import register_module_forward_pre_hook
 
 from rematch.journal.regions import Region, Regions
 from rematch.safe.state import State
@@ -20,48 +18,15 @@ class Wrapped(Regions):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.names: list[str] = []
-        self.within: set[str] = set()
-        """All that is called while a region runs, where noting_calls() tells."""
-        self.depth = 0
         self._of = {module: name for name, module in model.named_modules()}
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        self.depth += 1
         for module in State({"": region.function}).modules().values():
             name = self._of.get(module)
             if name:
                 if name not in self.names:
                     self.names.append(name)
                 return
-
-    def end(self, token: Any) -> None:
-        self.depth -= 1
-
-    def recomputes(self, name: str) -> bool:
-        """Whether the module of that name is checkpointed, alone or within another one, or a child of it, as in
-        wrappers: something is recomputed there."""
-        has = any(name == one or name.startswith(one + ".") for one in self.names)
-        return has or name in self.within or any(one.rpartition(".")[0] == name for one in self.names)
-
-
-@contextmanager
-def noting_calls(model: nn.Module, wrapped: Wrapped) -> Iterator[set[str]]:
-    """Within, the names of the modules of `model` that are called are added to the set, and to `wrapped` those that a
-    region calls. The hook is a global one, as hooks of modules are part of the state that runs put back."""
-    of = {module: name for name, module in model.named_modules()}
-    called: set[str] = set()
-
-    def note(module: nn.Module, _: Any) -> None:
-        name = of.get(module, "")
-        called.add(name)
-        if wrapped.depth:
-            wrapped.within.add(name)
-
-    handle = register_module_forward_pre_hook(note)
-    try:
-        yield called
-    finally:
-        handle.remove()
 
 
 def repeated_children(model: nn.Module) -> list[str]:

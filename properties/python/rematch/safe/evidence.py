@@ -21,11 +21,12 @@ from rematch.journal.fingerprint import Fingerprints, flattened
 from rematch.journal.journal import BACKWARD, FORWARD, Journal
 from rematch.journal.operators import Execution, Operator, Operators, Reader
 from rematch.journal.regions import Region, why
+from rematch.journal.storages import storages
 from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.generators import random_leaves
-from rematch.safe.parts import storages, strided_parts
+from rematch.safe.parts import strided_parts
 from rematch.safe.restore import content_of
 from rematch.safe.run import GRADIENT, Seen, run
 from rematch.safe.scenarios import Scenario, Variant

@@ -29,15 +29,17 @@ def add(findings: list[Finding], diagnosis: Diagnosis, variant: Variant, scenari
     return finding
 
 
-def remark(findings: list[Finding], cause: Cause, about: str, what: str, scenario: Scenario) -> None:
+def remark(
+    findings: list[Finding], cause: Cause, about: str, what: str, scenario: Scenario, variant: Variant = OWN
+) -> None:
     """Notes once what is not wrong."""
     for old in findings:
         if old.cause is cause and old.about == about:
-            old.shown.append((OWN, scenario))
+            old.shown.append((variant, scenario))
             return
     says, advice = cause.says.format(name=about), cause.advice
-    finding = Finding(cause, about, says, advice, [(OWN, scenario)], remark=True)
-    finding.note(OWN.name, Change(about, "remark", None, None, what), "", scenario)
+    finding = Finding(cause, about, says, advice, [(variant, scenario)], remark=True)
+    finding.note(variant.name, Change(about, "remark", None, None, what), "", scenario)
     findings.append(finding)
 
 

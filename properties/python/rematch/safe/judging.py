@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any
@@ -14,21 +13,13 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe import findings
-from rematch.safe.blocks import Wrapped, noting_calls, repeated_children
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
-from rematch.safe.causes.computations import (
-    COMPILED,
-    ENDLESS,
-    NAMES,
-    NOT_CHECKPOINTED,
-    SET_BY_CALLERS,
-    SWITCH_ADDS,
-    SWITCH_DROPS,
-)
+from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, SET_BY_CALLERS, SWITCH_ADDS, SWITCH_DROPS
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
+from rematch.safe.held import judge_memory
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
@@ -418,30 +409,14 @@ class Judge:
         return self._plain[key]
 
     def _measure(self) -> None:
-        """What is saved for the backward, and what a model that checkpoints inside leaves out."""
-        model, wrapped, called = self._target.function, None, set()
-        self.verdict.saved = {"plain": run(self._target, FIRST, None, self._seed, only_forward=True).saved}
-        for variant in (v for v in self._variants if v not in self._stopped):
-            with ExitStack() as stack:
-                if variant == OWN and isinstance(model, nn.Module):
-                    wrapped = Wrapped(model)
-                    called = stack.enter_context(noting_calls(model, wrapped))
-                seen = run(self._target, FIRST, variant, self._seed, wrapped, only_forward=True)
-            if not seen.error and "error" not in self._differs.get(variant.name, ()):
-                self.verdict.saved[variant.name] = seen.saved
-        if wrapped is None:
-            return
-        # What this batch does not reach, such as a tower for images, is not held against the switch.
-        reached = [name for name in repeated_children(model) if name in called]
-        missed = [name for name in reached if not wrapped.recomputes(name)]
-        if wrapped.names and missed:
-            others = [name for name in reached if name not in missed]
-            what = f"only {listed(others or wrapped.names)} {_are(others or wrapped.names)} checkpointed"
-            findings.remark(self.verdict.findings, NOT_CHECKPOINTED, listed(missed), what, FIRST)
-        self._look_at_names(model)
+        """What its steps hold; and names, which wrappers for checkpointing must not change."""
+        errs = {name for name, differ in self._differs.items() if "error" in differ}
+        variants = [v for v in self._variants if v not in self._stopped and v.name not in errs]
+        judge_memory(self._target, variants, self._seed, self.verdict, self._accepted)
+        if OWN in variants and isinstance(self._target.function, nn.Module):
+            self._look_at_names(self._target.function)
 
     def _look_at_names(self, model: nn.Module) -> None:
-        """Parameters are looked up by name: what wraps must not rename them."""
         self._target.begin(self._seed)
         if self._target.switch is not None:
             self._target.switch(model, True)
@@ -477,11 +452,3 @@ def _one_sided(found: Sequence[Change]) -> list[Change]:
 
 def _signature(variant: Variant, found: Sequence[Change]) -> tuple[str, ...]:
     return variant.name, *sorted({unnumbered(change.name) for change in found})
-
-
-def _are(names: Sequence[str]) -> str:
-    return "are" if len(names) > 1 else "is"
-
-
-def listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -30,15 +30,6 @@ def strided_parts(t: Tensor) -> list[Tensor] | None:
     return [t.int_repr(), t.dequantize()] if t.is_quantized else None
 
 
-def storages(t: Tensor) -> list[torch.UntypedStorage]:
-    """The memory that holds the elements; none for a tensor that has none, as those on the meta device."""
-    try:
-        parts = strided_parts(t)
-        return [part.untyped_storage() for part in ([t] if parts is None else parts) if part.device.type != "meta"]
-    except (RuntimeError, NotImplementedError):
-        return []
-
-
 def memory_of(t: Tensor) -> Tensor:
     """The elements in memory, each once, where some of a tensor share theirs, as expand() makes them; else itself."""
     if t.layout != torch.strided or t.is_nested or 0 not in t.stride() or t.numel() == 0:

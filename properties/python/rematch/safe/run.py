@@ -5,26 +5,24 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.autograd.graph import saved_tensors_hooks
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.journal import regions
 from rematch.safe import wide
 from rematch.safe.callers import set_anew, set_by_callers
 from rematch.safe.generators import random_leaves, seed_all
-from rematch.safe.parts import storages
 from rematch.safe.process import DoesNotEnd, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, GENERATOR, RETURNED, TAG, Leaf, State
-from rematch.safe.target import Target, copied, has_history, named_arguments, weighted
+from rematch.safe.target import Target, copied, has_history, named_arguments, total_of
 from rematch.safe.values import Extent, parts_of
 
 OUTPUT, GRADIENT = "output", "gradient"
@@ -53,8 +51,6 @@ class Seen:
     """Calls of checkpoint()."""
     reentrant: bool = False
     """One of them had use_reentrant=True."""
-    saved: int = 0
-    """Bytes that autograd kept for the backward beside parameters and buffers; only where a forward alone ran."""
 
 
 def run(
@@ -63,11 +59,10 @@ def run(
     variant: Variant | None,
     seed: int,
     regions_of: regions.Regions | None = None,
-    only_forward: bool = False,
     in_float64: bool = False,
 ) -> Seen:
-    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `only_forward`: runs
-    no backward, but counts what is saved for it. `in_float64`: all that is floating is.
+    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `in_float64`:
+    all that is floating is.
 
     Whatever the target or PyTorch raises ends up in Seen.error, also that a checkpointed run does not end. The process
     is left as it was found.
@@ -79,7 +74,7 @@ def run(
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
     # Nobody knows how long the first plain runs may take, or a compiler.
     known = variant is not None or (target.slowest > 0 and not scenario.compiled)
-    patience = stopped_after(max(PATIENCE, TIMES * target.slowest)) if known else nullcontext()
+    patience = patience_with(target) if known else nullcontext()
     if why := why_not_stopped():
         target.unseen["a run that does not end"] = why
     begin = time.monotonic()
@@ -103,7 +98,7 @@ def run(
                 stack.enter_context(set_checkpoint_early_stop(False))
             step = _Step(target, scenario, variant, seen, calls, in_float64)
             for number in range(scenario.steps * scenario.microbatches):
-                step.once(number, modules if only_forward else None)
+                step.once(number)
                 if scenario.steps > 1:
                     _update(trained.values())
     except (Exception, DoesNotEnd) as error:
@@ -128,6 +123,11 @@ def run(
     return seen
 
 
+def patience_with(target: Target) -> AbstractContextManager[None]:
+    """Within, a run that does not end is stopped."""
+    return stopped_after(max(PATIENCE, TIMES * target.slowest))
+
+
 class _Step:
     """Forwards and backwards of a run."""
 
@@ -143,8 +143,8 @@ class _Step:
         self._target, self._scenario, self._variant, self._seen = target, scenario, variant, seen
         self._calls, self._in_float64 = calls, in_float64
 
-    def once(self, number: int, counted: Mapping[str, nn.Module] | None) -> None:
-        """Forwards and their backward; where what one saves beside parts of modules is `counted`, a forward alone."""
+    def once(self, number: int) -> None:
+        """Forwards and their backward."""
         scenario, seen = self._scenario, self._seen
         counts = {"step": scenario.steps, "microbatch": scenario.microbatches, "forward": scenario.forwards}
         word = next((word for word, count in counts.items() if count > 1), "")
@@ -155,9 +155,7 @@ class _Step:
             where = f", {word} {number + forward}" if word else ""
             args, kwargs, leaves = self._inputs(number + forward)
             given.append((where, leaves, State(named_arguments(args, kwargs))))
-            losses += self._forward(args, kwargs, number + forward, where, counted)
-        if counted is not None:
-            return
+            losses += self._forward(args, kwargs, number + forward, where)
         for generator in scenario.others_draw:
             (np.random if generator == "numpy" else random).random()
         sets = set_anew(set_by_callers(self._target.state)[scenario.sets]) if scenario.sets else nullcontext()
@@ -178,11 +176,9 @@ class _Step:
     def _inputs(self, number: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
         scenario, target = self._scenario, self._target
         length = scenario.lengths[number] if number < len(scenario.lengths) else 0
-        return target.inputs(scenario.grads_of(target.grads), number, self._in_float64, length)
+        return target.inputs(scenario.grads_of(target.grads), number, self._in_float64, length=length)
 
-    def _forward(
-        self, args: list[Any], kwargs: dict[str, Any], number: int, where: str, counted: Mapping[str, nn.Module] | None
-    ) -> list[Tensor | None]:
+    def _forward(self, args: list[Any], kwargs: dict[str, Any], number: int, where: str) -> list[Tensor | None]:
         """Parts of the loss."""
         scenario, seen, target = self._scenario, self._seen, self._target
         before = {id(t) for t in target.state.tensors().values()}
@@ -192,11 +188,8 @@ class _Step:
                 self._call(extra[0], extra[1])
         if target.tape is not None:
             target.tape.wind(number)
-        saved: dict[int, int] = {}
-        count = nullcontext() if counted is None else counting_saved(saved, counted.values())
-        with scenario.ambient(_device(args, kwargs)), target.within(), count:
+        with scenario.ambient(_device(args, kwargs)), target.within():
             returned = self._call(args, kwargs)
-        seen.saved = sum(saved.values())
         seen.is_list = isinstance(returned, list)
         self._returned.append((where, returned))
         seen.values.update({n + where: Leaf(OUTPUT, v) for n, v in _answers(returned).items()})
@@ -210,9 +203,9 @@ class _Step:
         for name, t in beside.items():
             if t.is_floating_point():
                 seen.flags[name + where] = has_history(t)
-        loss = target.loss(returned) if target.loss is not None else target.loss_of(returned, outputs)
+        loss = target.loss(returned) if target.loss is not None else target.loss_of(returned)
         # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
-        return [loss, weighted([t for t in beside.values() if not t.is_leaf])]
+        return [loss, total_of([t for t in beside.values() if not t.is_leaf])]
 
     def _backward(self, loss: Any) -> None:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
@@ -228,21 +221,30 @@ class _Step:
                 loss.backward(retain_graph=keep)
 
     def _call(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        function = called(self._target, self._scenario, self._variant)
         if not self._scenario.compiled:
-            return self._checkpointed(*args, **kwargs)
-        torch.compiler.reset()
-        return torch.compile(self._checkpointed, backend=self._scenario.compiled)(*args, **kwargs)
-
-    def _checkpointed(self, *args: Any, **kwargs: Any) -> Any:
-        variant, function = self._variant, self._target.function
-        if variant is None or variant.own:
             return function(*args, **kwargs)
-        options = {**self._scenario.options(), **variant.options}
-        if variant.reentrant:
-            # This variant takes no keywords: people bind them.
-            bound = _Bound(function, kwargs) if kwargs else function
-            return checkpoint(bound, *args, use_reentrant=True, **options)
+        torch.compiler.reset()
+        # A module that is compiled itself is marked.
+        return torch.compile(lambda *a, **k: function(*a, **k), backend=self._scenario.compiled)(*args, **kwargs)
+
+
+def called(target: Target, scenario: Scenario, variant: Variant | None) -> Callable[..., Any]:
+    """What takes the arguments of the target, and checkpoints it as the variant says; `variant` None: the target."""
+    function = target.function
+    if variant is None or variant.own:
+        return function
+    options = {**scenario.options(), **variant.options}
+
+    def non_reentrant(*args: Any, **kwargs: Any) -> Any:
         return checkpoint(function, *args, use_reentrant=False, **options, **kwargs)
+
+    def reentrant(*args: Any, **kwargs: Any) -> Any:
+        # This variant takes no keywords: people bind them.
+        bound = _Bound(function, kwargs) if kwargs else function
+        return checkpoint(bound, *args, use_reentrant=True, **options)
+
+    return reentrant if variant.reentrant else non_reentrant
 
 
 class _Bound:
@@ -281,22 +283,3 @@ def _update(parameters: Any) -> None:
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter -= LEARNING_RATE * parameter.grad
-
-
-@contextmanager
-def counting_saved(saved: dict[int, int], modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Within, `saved` gets the bytes of each storage that autograd keeps, by address; those of parameters and
-    buffers of `modules` are left out."""
-    own = {s.data_ptr() for m in modules for t in (*m.parameters(), *m.buffers()) for s in storages(t)}
-    # What is freed gives its address to others.
-    alive: list[torch.UntypedStorage] = []
-
-    def pack(t: Tensor) -> Tensor:
-        for storage in storages(t.detach()):
-            if storage.data_ptr() not in own:
-                saved[storage.data_ptr()] = storage.nbytes()
-                alive.append(storage)
-        return t
-
-    with saved_tensors_hooks(pack, lambda t: t):
-        yield

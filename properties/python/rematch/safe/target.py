@@ -98,16 +98,17 @@ class Target:
         finally:
             self.kwargs = own
 
-    def loss_of(self, returned: Any, outputs: Mapping[str, Tensor]) -> Tensor | None:
-        """Where none was given: the model's own, or a weighted sum of the outputs. Those that only one side of the
-        switch returns, such as a cache, are left out."""
+    def loss_of(self, returned: Any, weigh: bool = True) -> Tensor | None:
+        """Where none was given: the model's own, or a sum of the outputs, weighted or, so that it needs no memory, not.
+        Those that only one side of the switch returns, such as a cache, are left out."""
         own = None
         # The loss may be a property that refuses.
         with suppress(Exception):
             own = returned.get("loss") if isinstance(returned, Mapping) else getattr(returned, "loss", None)
         if self.is_model and isinstance(own, Tensor) and own.numel() == 1 and own.requires_grad:
             return own
-        return weighted([t for name, t in outputs.items() if self.common is None or name in self.common])
+        outputs = State({"output": returned}).tensors().items()
+        return total_of([t for name, t in outputs if self.common is None or name in self.common], weigh)
 
     def end(self) -> None:
         """Everything is as the user handed it over."""
@@ -117,11 +118,16 @@ class Target:
         set_random_states(self.before)
 
     def inputs(
-        self, grads: Sequence[str], microbatch: int, in_float64: bool = False, length: int = 0
+        self,
+        grads: Sequence[str],
+        microbatch: int,
+        in_float64: bool = False,
+        own_gradients: bool = True,
+        length: int = 0,
     ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
         """Fresh arguments, and the leaves among them that get gradients by name. What is passed
         are copies of leaves, as activations are, so that they may be written in place. Each microbatch has other
-        values; where there is a `length`, the sequence has it."""
+        values; where there is a `length`, the sequence has it. `own_gradients`: no two leaves share a gradient."""
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
         given = self._given()
@@ -137,7 +143,8 @@ class Target:
                 leaves[name] = fresh.detach().requires_grad_()
                 # Two leaves may get one tensor as their gradients, to which the next backward adds twice
                 # (https://github.com/pytorch/pytorch/issues/34082).
-                leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
+                if own_gradients:
+                    leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
         for t in self._given().values():
@@ -212,8 +219,9 @@ def has_history(t: Tensor) -> bool:
     return t.requires_grad and (t.grad_fn is not None or t.is_leaf)
 
 
-def weighted(outputs: Sequence[Tensor]) -> Tensor | None:
-    """A sum in which every element has a weight of its own, the same in every run."""
+def total_of(outputs: Sequence[Tensor], weigh: bool = True) -> Tensor | None:
+    """A sum in which every element has a weight of its own, the same in every run; each counts once where `weigh` is
+    False."""
     weights = torch.Generator().manual_seed(11)
     total: Tensor | None = None
     for output in outputs:
@@ -223,7 +231,8 @@ def weighted(outputs: Sequence[Tensor]) -> Tensor | None:
             output = torch.cat([part.reshape(-1) for part in output.unbind()])
         if output.is_complex():
             output = torch.view_as_real(output)
-        w = torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
-        part = (output * w).sum().float()
+        if weigh:
+            output = output * torch.randn(output.shape, generator=weights).to(output.device, output.dtype)
+        part = output.sum().float()
         total = part if total is None else total + part.to(total.device)
     return total

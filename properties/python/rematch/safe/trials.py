@@ -11,7 +11,8 @@ from rematch.safe.arguments import handed_otherwise, left_at_none, noting_argume
 from rematch.safe.callers import other_value, set_by_callers
 from rematch.safe.causes.computations import SWITCH, SWITCH_HANDS
 from rematch.safe.compare import changes, differences
-from rematch.safe.judging import NOTHING_MOVES, Judge, listed
+from rematch.safe.held import listed
+from rematch.safe.judging import NOTHING_MOVES, Judge
 from rematch.safe.lengths import longer_ones
 from rematch.safe.run import OUTPUT, run
 from rematch.safe.scenarios import FIRST, LATER, LENGTHS, OWN, Scenario, set_between, with_arguments
@@ -35,7 +36,7 @@ class Trier(Judge):
         for name in left_at_none(target.function, target.args, target.kwargs):
             for value in worth_a_trial(name, target.tensors):
                 with target.given_also({name: value}):
-                    seen = run(target, with_arguments(name), None, self._seed, only_forward=True)
+                    seen = run(target, with_arguments(name), None, self._seed)
                 if seen.error:
                     continue
                 if any(c.kind == OUTPUT for c in differences(without, seen, self._leave_out)):
@@ -63,7 +64,7 @@ class Trier(Judge):
         noted = []
         for variant in (None, OWN):
             with noting_arguments(model) as handed:
-                run(target, scenario, variant, self._seed, only_forward=True)
+                run(target, scenario, variant, self._seed)
             noted.append(handed)
         others: dict[str, list[str]] = {}
         for name, text in handed_otherwise(*noted).items():

@@ -157,8 +157,10 @@ class Verdict:
     """What was left out, and why."""
     notes: list[str] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
-    """Bytes that autograd keeps from the forward for the backward, parameters and buffers left out: "plain",
-    and by variant."""
+    """Bytes that a step holds for its backward, whoever keeps them, beside parameters, buffers and a model's batch:
+    "plain", and by variant."""
+    peak: dict[str, int] = field(default_factory=dict)
+    """The most bytes that are live at a time in a step, of the same; gradients are among them."""
     regions: int = 0
     """Calls of checkpoint() in a run, at most."""
     seconds: float = 0.0
@@ -172,7 +174,7 @@ class Verdict:
 
     @property
     def saves(self) -> bool:
-        """Checkpointed, autograd keeps something else than plain."""
+        """Checkpointed, a step holds something else than plain."""
         return any(n != self.saved["plain"] for n in self.saved.values())
 
     def __str__(self) -> str:
@@ -203,6 +205,7 @@ class Verdict:
             "not_tried": [{"what": what, "why": why} for what, why in self.not_tried],
             "notes": self.notes,
             "saved_bytes": self.saved,
+            "peak_bytes": self.peak,
             "seconds": round(self.seconds, 2),
         }
 
@@ -224,6 +227,7 @@ class Verdict:
             lines.append(f"saved       {_bytes(plain)} for the backward, plain{checkpointed}")
             if saves and all(n >= plain for n in self.saved.values()):
                 lines.append(" " * 12 + "checkpointing saves nothing: what it keeps is needed anyway")
+            lines.append(f"peak        {', '.join(f'{_bytes(n)} {name}' for name, n in self.peak.items())}")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
 
@@ -232,7 +236,8 @@ def reservations(findings: Sequence[Finding]) -> str:
     """What the first line adds to "safe"; empty without."""
     uses = dict.fromkeys(finding.only_with for finding in findings if finding.only_with)
     but = f"; but NOT with {' or '.join(uses)}" if uses else ""
-    return but + ("; see the remarks" if any(finding.remark for finding in findings) else "")
+    remarks = dict.fromkeys(finding.cause.name for finding in findings if finding.remark)
+    return but + (f"; see the remarks ({', '.join(remarks)})" if remarks else "")
 
 
 def _use(variants: list[str]) -> str:

@@ -180,7 +180,7 @@ class Case:
         return 2 if flat else len(self.input) + (index > 0 and self.takes_tokens)
 
     def features_axis(self, index: int) -> int:
-        """That of channels of images, the last one of rows and sequences."""
+        """The axis of channels in images, the last axis in rows and sequences."""
         return 2 if self.rank_of(index) == 3 else 1
 
     def choices(self) -> Iterator[Choice]:

@@ -160,8 +160,8 @@ class Description:
         own function for it; nothing: segments are called one by one. `chosen`: the case's options."""
         return ""
 
-    def handed_on(self, segment: Segment) -> str:
-        """How the segment's function returns `{x}` that it was given, for layers behind it."""
+    def handed_on(self, segment: Segment, chosen: Mapping[str, str]) -> str:
+        """How the segment's function returns `{x}` that it was given, for layers behind it. `chosen`: the case's options."""
         return "{x}"
 
     # Operations of the framework. Arrays are the framework's, unless NumPy's are named.

@@ -19,7 +19,7 @@ from pathlib import Path
 from rematch.subjects.protocol import Unsupported
 
 FEW = 16
-"""So many numbers are written out; more are drawn where that shows the same."""
+"""How many numbers are written out; more are drawn where that shows the same."""
 SECONDS = 40
 """An export takes no longer; the harness waits for 60 seconds."""
 

@@ -46,7 +46,7 @@ class Library:
     """The framework's array of NumPy's `{array}` of numbers, with the dtype of `x`, if script_array does not do."""
     shapes: Sequence[tuple[int, ...]] = ((2, 4), (2, 3, 4), (2, 4, 4, 4), (2, 4, 4, 4, 4))
     most: int = 6
-    """So many samples of a class are kept."""
+    """How many samples of a class are kept."""
 
 
 @cache
@@ -63,7 +63,9 @@ def kept(name: str, sources: tuple[str, ...], module: str, *words: str) -> dict[
         if not file.exists():
             paths = os.pathsep.join(path for path in sys.path if path)
             environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-            made = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, env=environment, text=True)
+            made = subprocess.run(
+                [sys.executable, "-m", module, *words], capture_output=True, env=environment, text=True
+            )
             if made.returncode:
                 reason = made.stderr.strip().rpartition("\n")[2]
                 print(f"layers of {name} are not tried: {reason}", file=sys.stderr)

@@ -7,7 +7,7 @@ script that shows it.
 Most frameworks write a promise as a function that takes `checkpoint`, which makes a checkpointed
 function of another one, and returns numbers. Called with a `checkpoint` that changes nothing,
 whatever its options, it must return the same, and its docstring says what that means. What has no
-plain twin returns a pair: what is expected, and what came.
+plain twin returns a pair: what is expected, and what came. `checkpoint is plain` asks for the one that changes nothing.
 """
 
 from __future__ import annotations
@@ -229,6 +229,11 @@ def _twin(framework: Description, function: Function) -> Promise:
     return Promise(function.__name__, sentence, function, attempt, difference)
 
 
+def plain(function, **options):
+    """The checkpoint that changes nothing."""
+    return function
+
+
 def sides(promise, checkpoint, message=str):
     """What a promise returns without a checkpoint and with one, or the pair that it returns."""
 
@@ -239,8 +244,8 @@ def sides(promise, checkpoint, message=str):
         except Exception as error:
             return f"{type(error).__name__}: {message(error)}"
 
-    plain, got = outcome(lambda function, **options: function), outcome(checkpoint)
-    return tuple(map(np.array, got)) if isinstance(got, tuple) else (plain, got)
+    expected, got = outcome(plain), outcome(checkpoint)
+    return tuple(map(np.array, got)) if isinstance(got, tuple) else (expected, got)
 
 
 def _shown(outcome: Any) -> str:

@@ -84,7 +84,7 @@ class Subject:
     whole_segments: bool = False
     """Whether segments are differentiated as functions, as a whole: see PROTOCOL.md."""
     cases_per_shape: int = 1
-    """So many cases in succession differ in their seed and their training steps alone. More than 1
+    """How many cases in succession differ in their seed and their training steps alone. More than 1
     for a framework that compiles every new model, and runs one again much faster."""
     new_plans: bool = False
     """They differ in their plans as well: what is compiled is single operations."""
@@ -104,11 +104,11 @@ class Subject:
     """Whether large arrays may come in files of the harness's machine, which serve() reads."""
 
     def implements(self, features: Sequence[str]) -> list[str]:
-        """Those of `features`, all that there are, that cases may have."""
+        """The features that cases may have, of all that there are."""
         return list(features)
 
     def observes(self, observables: Sequence[str]) -> list[str]:
-        """Those of `observables`, all that there are, that run() fills in."""
+        """The observables that run() fills in, of all that there are."""
         raise NotImplementedError
 
     def run(self, request: Request, record: Record) -> None:

@@ -54,9 +54,9 @@ class Noted(Record):
         super().__init__()
         self.arrays: dict[tuple[str, int], np.ndarray] = {}
         self.states: set[bytes] = set()
-        """Those of the default random stream, where it is observed."""
+        """States of the default random stream, where it is observed."""
         self.own: set[bytes] = set()
-        """Those of generators that the layer has, before and after."""
+        """States of generators that the layer has, before and after."""
 
     def observe(self, quantity: str, array: Any, *, step: int = 0, **where: Any) -> None:
         if array is None:
@@ -141,12 +141,15 @@ def tried(framework: Framework, name: str, make: str, call: str) -> tuple[Module
 
 
 def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Those of a method, without `self`."""
+    """The parameters of a method, without `self`."""
     return list(inspect.signature(function).parameters.values())[1:]
 
 
 def required(parameter: inspect.Parameter) -> bool:
-    return parameter.default is parameter.empty and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    return parameter.default is parameter.empty and parameter.kind not in (
+        parameter.VAR_POSITIONAL,
+        parameter.VAR_KEYWORD,
+    )
 
 
 def written(words: Sequence[tuple[inspect.Parameter, str]]) -> str:
@@ -210,7 +213,9 @@ class Search:
         takes = parameters(getattr(kind, self.library.entry))
         numbers = self.numbers(shape)
         fitted = f"fit(x, {', '.join(map(str, shape))})"
-        whole = self.constant(f"np.arange({int(np.prod(shape))}, dtype=np.int32).reshape({', '.join(map(str, shape))}) % 3")
+        whole = self.constant(
+            f"np.arange({int(np.prod(shape))}, dtype=np.int32).reshape({', '.join(map(str, shape))}) % 3"
+        )
         given = [[fitted, f"[{fitted}, {numbers}]", whole][first]]
         operands = [p for p in takes if required(p) and p.name not in self.library.named]
         if not takes or not any(p.kind is not p.VAR_KEYWORD for p in takes):

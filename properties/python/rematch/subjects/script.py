@@ -18,7 +18,7 @@ from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.source import ANNOTATION, Source, parameter_names, trained_arguments
 
 MOST = 2048
-"""So many numbers of the case are written out where others do not show the finding."""
+"""How many numbers of the case are written out where others do not show the finding."""
 _GRADIENTS = "gradient of "
 _SHOWN = {
     "runs": ("runs of ",),
@@ -130,7 +130,7 @@ def shows(found: Finding, aspect: str, names: tuple[str, ...], status: int, out:
 
 
 def imports_of(text: str, imports: Iterable[str]) -> list[str]:
-    """Those lines of which a text uses a name, or which import nothing."""
+    """The lines that import a name that the text uses, and those that import nothing."""
     lines = list(imports)
     text = "\n".join([text, *(line for line in lines if "import " not in line)])
 
@@ -300,7 +300,9 @@ class Script:
         by = {f"{_GRADIENTS}{['x', *self._names][i]}": i for i in trained}
         at = by.get(self._style.only)
         lines.append(f"    def objective({', '.join(names)}):")
-        alone = framework.script_gradient and framework.differentiator == "differentiate" and at is not None and not more
+        alone = (
+            framework.script_gradient and framework.differentiator == "differentiate" and at is not None and not more
+        )
         if alone and f"m{self._owner(at)}" not in self._modules:
             lines += [f"        y = model({', '.join(taken)})[0]", f"        return {loss}", ""]
             gradient = framework.script_gradient.format(arguments=", ".join(given), name=given[at], at=at)
@@ -327,7 +329,7 @@ class Script:
         """What a run returns if it has one result."""
         if self._absent:
             return f"{value} is not None"
-        # Those of modules are lists of arrays.
+        # Values of modules are lists of arrays.
         return f"numbers({value})" if self._modules or value.startswith("[") else f"np.array({value}).tolist()"
 
     def _owner(self, argument: int) -> int:

@@ -155,7 +155,7 @@ class Source:
             given += [*self.framework.extras, *self._taken(range(begin, end))]
         # Values that are handed on come first, as their gradients do in a backward.
         made = sorted(dict.fromkeys(name_of(v) for v in self.model.live[end]), key=lambda n: n not in live)
-        handed_on = self.framework.handed_on(segment)
+        handed_on = self.framework.handed_on(segment, self.case.options)
         returned = [handed_on.format(x=n) if n in live else n for n in made]
         if self._state:
             given.append(self._state)

@@ -56,7 +56,7 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _causes(findings: Iterable[Record]) -> str:
-    """Those of what is wrong, remarks left out."""
+    """The causes of findings, remarks left out."""
     return ", ".join(dict.fromkeys(f["cause"] for f in findings if not f["remark"]))
 
 

@@ -129,7 +129,7 @@ def _judge_in_child(place: str, answer: Connection) -> None:
 
 def judged(places: Sequence[str], limit: float, jobs: int) -> Generator[Record, None, None]:
     """The records of models, `jobs` at a time and in the order in which they are done; each may take `limit`
-    seconds. Those that run are ended where it is left early."""
+    seconds. Models that still run are ended where the caller leaves early."""
     waiting = list(reversed(places))
     running: list[_Child] = []
     try:

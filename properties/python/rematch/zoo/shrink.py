@@ -127,7 +127,7 @@ class Shrinker:
         if "drop" in name or _KEEPS.search(name):
             return value
         if name == "window_size":
-            # Those of vision towers may be counted in pixels.
+            # Vision towers may count their windows in pixels.
             return min(value, 2) if value < IMAGE // 2 else value
         if chosen is not None and name in _LAYERS:
             return len(chosen)

@@ -28,7 +28,7 @@ POLICIES = {
     "names that are not there": 'save_only_these_names("missing")',
     "all but names": 'save_anything_except_these_names("kept")',
     "any names but these": 'save_any_names_but_these("missing")',
-    "dots or names": 'save_from_both_policies(jax.checkpoint_policies.dots_saveable, '
+    "dots or names": "save_from_both_policies(jax.checkpoint_policies.dots_saveable, "
     'jax.checkpoint_policies.save_only_these_names("kept"))',
     "names on the host": f"save_and_offload_only_these_names({_NAMES}, {_HOST})",
     "dots on the host": 'offload_dot_with_no_batch_dims("device", "pinned_host")',

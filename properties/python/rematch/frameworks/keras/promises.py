@@ -1,7 +1,6 @@
 """Promises that users of `keras.remat()` and of `keras.RematScope` rely on, on each backend.
 
-Layers are made in a scope, which changes nothing where `checkpoint` does not: it then hands back
-the `len` that it is given.
+Layers are made in a scope, which changes nothing where `checkpoint` does not.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from rematch.subjects.promises import promises_in
+from rematch.subjects.promises import plain, promises_in
 
 
 def gradients(objective: Any, *values: Any) -> Any:
@@ -48,6 +47,25 @@ def counted(runs: list[Any], x: Any, what: Any = 1) -> None:
         runs.append(what)
 
 
+def counting(runs: list[Any]) -> type[keras.layers.Layer]:
+    """Makes a class of layers that square, and note their names when they run."""
+
+    class Counted(keras.layers.Layer):
+        def call(self, x):
+            counted(runs, x, self.name)
+            return x * x
+
+        def compute_output_shape(self, shape):
+            return shape
+
+    return Counted
+
+
+def scope(checkpoint: Callable[..., Any], mode: str = "full") -> Any:
+    """Makes a scope of that mode, or one that changes nothing."""
+    return keras.RematScope(mode=None if checkpoint is plain else mode)
+
+
 def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
     """A layer within a layer sees the mask of its input in the recomputation, too."""
 
@@ -59,7 +77,7 @@ def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
         def call(self, x):
             return self.inner(x)
 
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = Block()
     masking = keras.layers.Masking()
     x = keras.ops.convert_to_tensor(np.array([[[0.5], [0.25], [0.0]]], "float32"))
@@ -69,7 +87,7 @@ def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
 def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
     """A scope of activations takes any layer that has one."""
     keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "activations"):
+    with scope(checkpoint, "activations"):
         layer = keras.layers.LSTM(2)
     found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
     return np.round(found, 4)
@@ -102,7 +120,7 @@ def number_argument(checkpoint: Callable[..., Any]) -> Any:
 
 def input_by_keyword(checkpoint: Callable[..., Any]) -> Any:
     """A layer of a scope may get its input by keyword."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones")
     x = keras.ops.ones((1, 2))
     return gradients(lambda x: keras.ops.sum(layer(inputs=x)), x)
@@ -111,7 +129,7 @@ def input_by_keyword(checkpoint: Callable[..., Any]) -> Any:
 def attention_to_itself(checkpoint: Callable[..., Any]) -> Any:
     """Keys and values of an attention in a scope, given by keyword, get their gradients."""
     keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.MultiHeadAttention(1, 1, kernel_initializer="ones")
     x = keras.ops.convert_to_tensor(np.array([[[1.0], [2.0]]], "float32"))
     layer(x, value=x)
@@ -120,7 +138,7 @@ def attention_to_itself(checkpoint: Callable[..., Any]) -> Any:
 
 def masked(checkpoint: Callable[..., Any]) -> Any:
     """The mask of a sequence reaches layers of a scope, and those behind them."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         embedding = keras.layers.Embedding(3, 1, "ones", mask_zero=True)
         recurrent = keras.layers.SimpleRNN(1, None, True, "ones", "ones", "ones")
     tokens = keras.ops.convert_to_tensor(np.array([[1, 2, 0, 0]], "int32"))
@@ -129,7 +147,7 @@ def masked(checkpoint: Callable[..., Any]) -> Any:
 
 def mixed_precision(checkpoint: Callable[..., Any]) -> Any:
     """A layer of mixed precision has gradients of float32."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
     x = keras.ops.ones((1, 2))
     layer(x)
@@ -153,7 +171,7 @@ def training_of_the_call(checkpoint: Callable[..., Any]) -> Any:
         def call(self, x):
             return self.inner(x)
 
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = Outer()
     found = gradients(lambda x: keras.ops.sum(layer(x, training=True)), keras.ops.ones((1, 1)))
     return [len(set(seen)), *found]
@@ -162,7 +180,7 @@ def training_of_the_call(checkpoint: Callable[..., Any]) -> Any:
 def trains_in_fit(checkpoint: Callable[..., Any]) -> Any:
     """A model of a scope trains in fit()."""
     keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "tanh")])
     model.compile("sgd", "mse")
     model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
@@ -172,7 +190,7 @@ def trains_in_fit(checkpoint: Callable[..., Any]) -> Any:
 def dropout_in_fit(checkpoint: Callable[..., Any]) -> Any:
     """A layer of a scope that has a mode trains in fit()."""
     keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dropout(0.0)
     model = keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -183,7 +201,7 @@ def dropout_in_fit(checkpoint: Callable[..., Any]) -> Any:
 def dense_in_fit(checkpoint: Callable[..., Any]) -> Any:
     """A layer of a scope that has no mode trains in fit()."""
     keras.utils.set_random_seed(0)
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dense(1)
     model = keras.Sequential([keras.Input((2,)), layer])
     model.compile("sgd", "mse")
@@ -193,7 +211,7 @@ def dense_in_fit(checkpoint: Callable[..., Any]) -> Any:
 
 def model_of_a_scope(checkpoint: Callable[..., Any]) -> Any:
     """A functional model that is made of layers of a scope is the model of the same layers."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         x = keras.Input((2,))
         y = keras.layers.Dense(2, "tanh", kernel_initializer="ones")(x)
         model = keras.Model(x, keras.layers.Add()([x, y]))
@@ -203,16 +221,10 @@ def model_of_a_scope(checkpoint: Callable[..., Any]) -> Any:
 def made_from_its_configuration(checkpoint: Callable[..., Any]) -> Any:
     """A layer that is cloned or loaded recomputes as the layer of the scope does."""
     runs = []
-
-    class Counted(keras.layers.Layer):
-        def call(self, x):
-            counted(runs, x)
-            return x * x
-
     with keras.RematScope(mode="full"):
-        layer = Counted()
-    clone = Counted.from_config(layer.get_config())
-    if checkpoint(len) is not len:
+        layer = counting(runs)()
+    clone = type(layer).from_config(layer.get_config())
+    if checkpoint is not plain:
         gradients(lambda x: keras.ops.sum(clone(x)), keras.ops.ones((1, 1)))
     return (2, len(runs))
 
@@ -221,16 +233,11 @@ def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
     """A layer that was made before the scope is recomputed when it is called in it."""
     runs = []
 
-    class Counted(keras.layers.Layer):
-        def call(self, x):
-            counted(runs, x)
-            return x * x
-
     def called(x):
         with keras.RematScope(mode="full"):
             return keras.ops.sum(layer(x))
 
-    layer = Counted()
+    layer = counting(runs)()
     gradients(called, keras.ops.ones((1, 1)))
     return (2, len(runs))
 
@@ -238,14 +245,8 @@ def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
 def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
     """A layer that is made in a scope is recomputed."""
     runs = []
-
-    class Counted(keras.layers.Layer):
-        def call(self, x):
-            counted(runs, x)
-            return x * x
-
     with keras.RematScope(mode="full"):
-        layer = Counted()
+        layer = counting(runs)()
     gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 1)))
     return (2, len(runs))
 
@@ -253,17 +254,8 @@ def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
 def larger_than(checkpoint: Callable[..., Any]) -> Any:
     """In a scope of outputs larger than a size, a layer of a larger output is recomputed."""
     runs = []
-
-    class Counted(keras.layers.Layer):
-        def call(self, x):
-            counted(runs, x)
-            return x * x
-
-        def compute_output_shape(self, shape):
-            return shape
-
     with keras.RematScope(mode="larger_than", output_size_threshold=2):
-        layer = Counted()
+        layer = counting(runs)()
     layer(keras.ops.ones((1, 4)))
     runs.clear()
     gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 4)))
@@ -284,21 +276,15 @@ def activations(checkpoint: Callable[..., Any]) -> Any:
 def named_layer(checkpoint: Callable[..., Any]) -> Any:
     """In a scope of a list of layers, the one that is named is recomputed, and no other."""
     runs = []
-
-    class Counted(keras.layers.Layer):
-        def call(self, x):
-            counted(runs, x, self.name)
-            return x * x
-
     with keras.RematScope(mode="list_of_layers", layer_names=["a"]):
-        a, b = Counted(name="a"), Counted(name="b")
+        a, b = (counting(runs)(name=name) for name in "ab")
     gradients(lambda x: keras.ops.sum(b(a(x))), keras.ops.ones((1, 1)))
     return ([2, 1], [runs.count("a"), runs.count("b")])
 
 
 def frozen(checkpoint: Callable[..., Any]) -> Any:
     """A frozen layer of a scope hands its gradient on, and does not train."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones")
     layer.trainable = False
     return gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 2)))
@@ -306,7 +292,7 @@ def frozen(checkpoint: Callable[..., Any]) -> Any:
 
 def seed_moves_once(checkpoint: Callable[..., Any]) -> Any:
     """A seed generator moves on once for each forward."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.Dropout(0.5, seed=1)
     gradients(lambda x: keras.ops.sum(layer(x, training=True)), keras.ops.ones((1, 2)))
     return keras.ops.convert_to_numpy(layer.seed_generator.state.value)
@@ -321,7 +307,7 @@ def built_in_first_call(checkpoint: Callable[..., Any]) -> Any:
 
 def regularized(checkpoint: Callable[..., Any]) -> Any:
     """A loss that a layer of a scope adds is added once."""
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = keras.layers.ActivityRegularization(l2=1.0)
     gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 2)))
     return [len(layer.losses)]
@@ -335,7 +321,7 @@ def loss_inside(checkpoint: Callable[..., Any]) -> Any:
             self.add_loss(keras.ops.sum(x * x))
             return x * x * x
 
-    with keras.RematScope(mode=None if checkpoint(len) is len else "full"):
+    with scope(checkpoint):
         layer = Penalized()
     found = gradients(lambda x: keras.ops.sum(layer(x)) + sum(layer.losses), keras.ops.ones((1, 1)))
     return [found[0], len(layer.losses)]

@@ -90,7 +90,9 @@ serve(made)
 def kept(backend: str, checkpoint: str) -> tuple[list[list[int]], list[list[int]]]:
     """Bytes saved and bytes held in the plain run and in one where segments are that expression."""
     protocol = {"input_requires_grad": True, "microbatches": 2}
-    given = chain("linear", "tanh", "tanh", "tanh", plan={"segments": [{"begin": 1, "end": 4, **SEGMENT}]}, protocol=protocol)
+    given = chain(
+        "linear", "tanh", "tanh", "tanh", plan={"segments": [{"begin": 1, "end": 4, **SEGMENT}]}, protocol=protocol
+    )
     program = UNCHECKPOINTED.replace("{backend}", backend).replace("{checkpoint}", checkpoint)
     with Harness(sys.executable, "-c", program) as harness:
         harness.hello()
@@ -100,7 +102,9 @@ def kept(backend: str, checkpoint: str) -> tuple[list[list[int]], list[list[int]
 
 
 @pytest.mark.parametrize("backend", sorted({"torch"} & set(BACKENDS)))
-def test_a_segment_saves_its_input_alone_and_one_that_is_not_checkpointed_as_much_as_the_plain_run(backend: str) -> None:
+def test_a_segment_saves_its_input_alone_and_one_that_is_not_checkpointed_as_much_as_the_plain_run(
+    backend: str,
+) -> None:
     saved, held = kept(backend, "keras.remat({function})({arguments})")
     size = 4 * 4 * 5
     assert saved[0][0] - saved[1][0] == 2 * size

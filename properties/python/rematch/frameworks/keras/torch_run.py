@@ -83,7 +83,12 @@ class TorchBackendRun(Run):
         self._saves.layer = None
 
     def differentiated(
-        self, differentiate: Callable[..., Any], objective: Any, arguments: list[Any], trained: list[int], own: list[Tensor]
+        self,
+        differentiate: Callable[..., Any],
+        objective: Any,
+        arguments: list[Any],
+        trained: list[int],
+        own: list[Tensor],
     ) -> Any:
         """What `differentiate` makes of these, looked at. `own`: tensors of the model."""
         graph: list[Tensor] = []

@@ -137,7 +137,9 @@ class Mlx(Framework):
     name = f"mlx {version('mlx')}"
     versions = {"mlx": version("mlx"), "numpy": np.__version__}
     script_gradient = "mx.grad(objective, {at})({arguments})"
-    imports = "import math\nimport mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
+    imports = (
+        "import math\nimport mlx.core as mx\nimport mlx.nn as nn\nfrom mlx.utils import tree_flatten, tree_unflatten"
+    )
     helpers = (bound, dense, floats, fit, differentiate, parameters_of, state_of, set_mode)
     kinds = KINDS
     modules = MODULES

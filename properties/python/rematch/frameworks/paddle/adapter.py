@@ -49,7 +49,7 @@ def seed_all(seed: int) -> None:
 
 
 def seed_streams(streams: int) -> None:
-    """Those of the tracker that parallel layers draw from, which the default one is no part of."""
+    """Seeds the streams of the tracker that parallel layers draw from. The default stream is no part of it."""
     tracker, known = get_rng_state_tracker(), vars(seed_streams)
     for stream in range(1, streams):
         if str(stream) not in known:
@@ -107,6 +107,8 @@ FATAL = "fatal"
 SEQUENTIAL = "sequential"
 """The option that says whether recompute_sequential() is called. It fails from two segments on, so
 it is called in few of the cases."""
+HANDED_ON = "handed_on"
+"""The option that says whether a reentrant segment returns a copy of what it was given and hands on."""
 
 
 class Paddle(Tape):
@@ -146,8 +148,12 @@ class Paddle(Tape):
     features = Tape.features | {"in_place", "in_place_at_segment_end", "named_stream", "float64", "sequences"}
     script_array = "paddle.to_tensor({array})"
     script_random_state = "stream_state(0)"
-    options = {FATAL: ["left out", "run"], SEQUENTIAL: ["segments", "recompute_sequential"]}
-    shares = dict.fromkeys(options, 1 / 8)
+    options = {
+        FATAL: ["left out", "run"],
+        SEQUENTIAL: ["segments", "recompute_sequential"],
+        HANDED_ON: ["copied", "as it is"],
+    }
+    shares = {FATAL: 1 / 8, SEQUENTIAL: 1 / 8, HANDED_ON: 1 / 2}
 
     def __init__(self, variant: str = "") -> None:
         other = {"reentrant": "non_reentrant", "non_reentrant": "reentrant"}.get(variant)
@@ -266,9 +272,9 @@ class Paddle(Tape):
         inner = [line for line in inner if not line.endswith("(External)")]
         return re.sub(r"0x[0-9a-f]+|_\d+", "", [*inner, *lines, ""][0])
 
-    def handed_on(self, segment: Segment) -> str:
+    def handed_on(self, segment: Segment, chosen: Mapping[str, str]) -> str:
         # The reentrant variant refuses it as it is; behind a copy, other things come to light.
-        return "{x}.clone()" if segment.choice.reentrant and segment.begin % 2 == 0 else "{x}"
+        return "{x}.clone()" if segment.choice.reentrant and HANDED_ON not in chosen else "{x}"
 
     def propagate(self, loss: Any, retain: bool) -> None:
         loss.backward(retain_graph=retain)

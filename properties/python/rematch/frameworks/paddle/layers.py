@@ -136,7 +136,10 @@ LIBRARY = Library(
     values={
         **{"cell": "nn.LSTMCell(4, 4)", "cell_fw": "nn.GRUCell(4, 4)", "cell_bw": "nn.GRUCell(4, 4)"},
         **{"encoder_layer": "nn.TransformerEncoderLayer(4, 2, 8, 0.25)", "weight_shape": "[2, 4]"},
-        **{"decoder_layer": "nn.TransformerDecoderLayer(4, 2, 8, 0.25)", "Sequential.layers": "nn.Linear(4, 4), nn.ReLU()"},
+        **{
+            "decoder_layer": "nn.TransformerDecoderLayer(4, 2, 8, 0.25)",
+            "Sequential.layers": "nn.Linear(4, 4), nn.ReLU()",
+        },
         **{"output_sizes": "[3, 3]", "kernel_sizes": "2", "upscale_factor": "2", "downscale_factor": "2"},
         **{f"{kind}.num_layers": "2" for kind in ("SimpleRNN", "LSTM", "GRU")},
         **{f"Upsampl{kind}.scale_factor": "2" for kind in ("e", "ingBilinear2D", "ingNearest2D")},

@@ -59,7 +59,9 @@ def test_a_reentrant_segment_of_a_frozen_input_has_absent_gradients(paddle: Harn
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_a_graph_keeps_is_counted_and_what_hooks_packed_outlives_the_backward(paddle: Harness, variant: str) -> None:
+def test_what_a_graph_keeps_is_counted_and_what_hooks_packed_outlives_the_backward(
+    paddle: Harness, variant: str
+) -> None:
     kept = []
     for record in both(paddle, variant, "linear", "tanh", "tanh", begin=1, end=3, microbatches=2, forwards_first=True):
         assert [r["saved"] for r in record["bytes"][:2]] == [r["live"] for r in record["held"][:2]]

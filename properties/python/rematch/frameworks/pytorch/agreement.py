@@ -15,9 +15,9 @@ from rematch.subjects.records import Record
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""
 SHARDED = ("parameter", "parameter_gradient")
-"""Those of which each rank of FSDP2 has a shard, by rows, too."""
+"""Quantities of which each rank of FSDP2 has a shard, which is cut by rows, too."""
 OWN = ("loss", "buffer")
-"""Those of which each rank has its own: that of its rows, or of what it has seen."""
+"""Quantities of which each rank has its own, from its rows or from what it has seen."""
 ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
 """Lists that every rank shows alike."""
 
@@ -50,7 +50,7 @@ class Answer:
     shown: Shown = field(default_factory=Shown)
     collectives: list[str] = field(default_factory=list)
     rows: int = 0
-    """Those of which the sizes of its collectives depend; 0: none."""
+    """The number of rows that the sizes of its collectives depend on; 0: they depend on none."""
     error: tuple[str, str] | None = None
     unsupported: str = ""
 
@@ -60,8 +60,8 @@ class Answer:
 
 
 def difference(answers: Sequence[Answer], same: int = 1, sharded: bool = False) -> str:
-    """Tells in what ranks should agree and do not; "" if they agree. So many have the `same` rows, and the next ones
-    others. `sharded`: each shows shards of parameters."""
+    """Tells in what ranks should agree and do not; "" if they agree. `same`: how many neighbours have the same rows.
+    `sharded`: each shows shards of parameters."""
     peers = (_difference(answers, range(at, at + same), False, sharded) for at in range(0, len(answers), same))
     across = _difference(answers, range(0, len(answers), same), True, sharded)
     return next(filter(None, [*peers, across]), "")

@@ -1,4 +1,4 @@
-"""Arguments and results of segments that are not just tensors."""
+"""How checkpoint() is called, and arguments and results of segments that are not just tensors."""
 
 from __future__ import annotations
 
@@ -7,13 +7,31 @@ from typing import Any
 
 from torch import Tensor
 
+from rematch.subjects.case import Choice
+
 Values = tuple[Tensor, ...]
 
 FEATURES = ("nested_inputs", "keyword_inputs", "emptied_inputs", "nested_outputs")
 """The features of cases that have any of it."""
 
+FORM = "checkpoint"
+DECORATOR = "decorator"
+"""The option of a case whose segments checkpoint() decorates, and does not call."""
+
 _OTHERS = {"scale": 2, "causal": True, "mask": None}
 """Arguments that are handed by keyword beside tensors."""
+
+
+def keywords_of(choice: Choice) -> dict[str, Any]:
+    """What checkpoint() is told by keyword. Usual values are left out: a user's own need not know every name."""
+    found: dict[str, Any] = {"use_reentrant": choice.reentrant}
+    if not choice.preserve_rng:
+        found["preserve_rng_state"] = False
+    if not choice.reentrant and choice.determinism == "none":
+        found["determinism_check"] = "none"
+    if not choice.reentrant and not choice.early_stop:
+        found["early_stop"] = False
+    return found
 
 
 def nested(values: Sequence[Tensor]) -> dict[str, Any]:

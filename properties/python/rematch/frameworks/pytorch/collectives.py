@@ -117,7 +117,7 @@ class Collectives(Reader):
 
 
 class _Gather(DefaultAllGather):
-    """That of a unit, by the public way to give a unit one."""
+    """The all-gather of a unit, by the public way to give a unit one."""
 
     def __init__(self, seen: Collectives, unit: int) -> None:
         self._seen, self._unit = seen, unit

@@ -39,7 +39,7 @@ from rematch.subjects.promises import script_of
 from rematch.subjects.protocol import Request, Unsupported
 
 KEPT = 16
-"""So many models stay compiled, the plain and the checkpointed ones of the last structures."""
+"""How many models stay compiled: the plain and the checkpointed ones of the last structures."""
 
 LAYERS = (*(layer for layer in MODULES if layer.name not in BREAKING), IN_PLACE)
 NOT_COMPILED = {"injected_failure", "failure_in_segment", "named_stream"}
@@ -189,8 +189,8 @@ class CompiledModel(TorchModel):
         return run
 
     def _broken(self, begin: int, end: int, checkpointed: bool) -> Callable[..., Values]:
-        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what it
-        uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
+        """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what
+        it uses several times, so that other breaks round otherwise. Each has code of its own, as compiled code
         belongs to that: a break within what others share, a layer's function say, is an error."""
         names: dict[str, Any] = {"graph_break": torch._dynamo.graph_break, "checkpoint": checkpoint}
         names["whole"] = torch._dynamo.error_on_graph_break
@@ -255,17 +255,12 @@ class CompiledModel(TorchModel):
 
     def _with_options(self, segment: Segment) -> _Segment:
         choice = segment.choice
-        options: dict[str, Any] = {"use_reentrant": choice.reentrant}
-        if not choice.preserve_rng:
-            options["preserve_rng_state"] = False
-        if not choice.reentrant:
-            check = "none" if choice.determinism == "none" else "default"
-            options |= {"early_stop": choice.early_stop, "determinism_check": check}
-            if choice.keep:
-                kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
-                options["context_fn"] = partial(contexts_of, partial(_policy, kept))
-            elif policy := policy_of(self.request.case, segment):
-                options["context_fn"] = contexts_by(policy, self.watch)
+        options = arguments.keywords_of(choice)
+        if not choice.reentrant and choice.keep:
+            kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
+            options["context_fn"] = partial(contexts_of, partial(_policy, kept))
+        elif policy := policy_of(self.request.case, segment):
+            options["context_fn"] = contexts_by(policy, self.watch)
         nested = map(self._with_options, segment.nested)
         return _Segment(segment.begin, segment.end, options, tuple(nested))
 
@@ -293,6 +288,7 @@ class CompiledSubject(TorchSubject):
         # Fused kernels of inductor may round what torch.nn computes by several operators.
         layers = LAYERS if compilation.backend == "inductor" else (*LAYERS, *library())
         super().__init__(name, variant=variant, observe="saved", layers=layers, lacks=lacks)
+        self._without(arguments.FORM)
         if compilation.around or compilation.budget is not None:
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)
@@ -333,10 +329,6 @@ class CompiledSubject(TorchSubject):
         # A measurement of guards, which are not used here. It flushes the caches of the processor.
         guards.profile_guard_manager = lambda *_: 0.0
         logging.getLogger("torch").setLevel(logging.ERROR)
-
-    def _without(self, option: str) -> None:
-        for table in (self.options, self.shares):
-            table.pop(option, None)
 
     def implements(self, features: Sequence[str]) -> list[str]:
         found = [f for f in super().implements(features) if f not in NOT_COMPILED]

@@ -30,6 +30,7 @@ from rematch.frameworks.pytorch.export_parallel import export_parallel
 from rematch.frameworks.pytorch.memory import Memory
 from rematch.frameworks.pytorch.model import Forward, wire
 from rematch.frameworks.pytorch.modules import MODULES
+from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.parallel_model import DdpModel
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
@@ -48,7 +49,7 @@ from rematch.subjects.records import Record
 # reductions of DDP belong to one backward that follows its forward.
 OF_BACKWARDS = {"partial_backwards"}
 OF_ONE_BACKWARD = OF_BACKWARDS | {"forwards_first", "retain_graph", "several_losses"}
-# What a recomputation draws afresh no law compares, whichever rank draws it.
+# No law compares what a recomputation draws afresh, whichever rank draws it.
 LACKS = {"fresh_draws"}
 # DistributedDataParallel refuses a model without what trains.
 LACKS_OF = {"ddp": LACKS | OF_ONE_BACKWARD | {"nothing_trains"}, "fsdp2": LACKS | OF_BACKWARDS}
@@ -78,7 +79,7 @@ class _RunOfRows(TorchRun):
             super().fail()
 
     def _weight(self, index: int) -> Tensor:
-        # That which is sharded is another tensor.
+        # The sharded parameter is another tensor.
         return self._parameters[index][0]
 
     def restore(self) -> str:
@@ -136,7 +137,8 @@ class DataParallelSubject(TorchSubject):
         self._splits = kind in ("tp", "fsdp2_tp")
         """Ranks split layers."""
         super().__init__(name, variant=variant, observe="cheap" if self._splits else "saved", **rest)
-        self.options, self.shares = OPTIONS[kind], SHARES[kind]
+        self._without(INFERENCE)
+        self.options, self.shares = OPTIONS[kind] | self.options, SHARES[kind] | self.shares
         self._kind = kind
         self._limit = limit
         self._ranks = Ranks(self._run_rows, limit)

@@ -22,12 +22,16 @@ from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.script import Style, shows
 
 LONGEST = 80
-"""So many lines a script with layers of the subject's own has at most beside those that make the checkpoint()
-available: more is not read."""
+"""How many lines a script with layers of the subject's own may have, beside those that make the checkpoint()
+available: nobody reads more."""
 
 
 def export(
-    request: Request, finding: str, own: str = "", layers: Mapping[str, CustomLayer] | None = None, compiled: str = "",
+    request: Request,
+    finding: str,
+    own: str = "",
+    layers: Mapping[str, CustomLayer] | None = None,
+    compiled: str = "",
     kept: Iterable[Any] = (),
 ) -> str:
     """The script. `own`: the lines that import the user's checkpoint(), if it is not PyTorch's.

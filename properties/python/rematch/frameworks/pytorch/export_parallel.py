@@ -43,7 +43,7 @@ class Call(nn.Module):  # has parameters, and runs what it is given
 """
 
 _ROWS = """\
-def rows(batch):  # those of this rank
+def rows(batch):  # the rows of this rank
     return batch.tensor_split({shares})[dist.get_rank(){parts}].clone()
 
 
@@ -72,7 +72,7 @@ class ParallelScript(RanksScript):
 
     @property
     def _units(self) -> dict[str, range]:
-        """What runs in each, outer ones first."""
+        """The layers that run in each unit, outer units first."""
         if not self._sharded:
             return {}
         segments = enumerate(self._case.plan.segments if self._setup.units != "layers" else ())
@@ -136,7 +136,7 @@ class ParallelScript(RanksScript):
             lines += self._prefetched()
         else:
             mode = "" if setup.mode == "default" else f"{setup.mode}=True"
-            # So little that each parameter has a bucket of its own.
+            # The size is so small that each parameter has a bucket of its own.
             size = "" if setup.buckets else "bucket_cap_mb=1e-6"
             lines.append(f"model = {call('DistributedDataParallel', 'net', mode, size)}")
             if setup.hook != "none":

@@ -20,8 +20,8 @@ numbers."""
 
 
 def instructions() -> dict[str, str]:
-    """The instruction sets that ATen and oneDNN use here: {"ATen": "AVX2", "oneDNN": "Intel AVX2"}. Those of oneDNN
-    are left out where it does not tell."""
+    """The instruction sets that ATen and oneDNN use here: {"ATen": "AVX2", "oneDNN": "Intel AVX2"}. oneDNN is
+    left out where it does not tell."""
     used = {"ATen": torch.backends.cpu.get_cpu_capability()}
     if told := re.search(r"info,cpu,isa:(.*)", _told_by_onednn()):
         used["oneDNN"] = told[1].strip()

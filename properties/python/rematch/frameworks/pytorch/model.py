@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
-from rematch.frameworks.pytorch.arguments import Values, flat, handed, nested, received
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, Values, flat, handed, keywords_of, nested, received
 from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_of, to_one
 from rematch.frameworks.pytorch.layers import function_of
 from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
@@ -27,7 +27,7 @@ from rematch.subjects.steps import TrialError
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
 """A function with the signature of torch.utils.checkpoint.checkpoint()."""
-_HAS_DEFAULT = {n for n, p in signature(checkpoint).parameters.items() if p.default is not p.empty}
+HAS_DEFAULT = {n for n, p in signature(checkpoint).parameters.items() if p.default is not p.empty}
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Forward:
     inputs: list[Tensor] = field(default_factory=list)
     """Inputs of the model."""
     losses: list[Tensor] = field(default_factory=list)
-    """Those that require grad."""
+    """Losses that require grad."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,6 @@ class TorchModel:
     injection: Injection = field(default_factory=Injection)
     custom: Mapping[str, CustomLayer] = field(default_factory=dict)
     """The subject's own layers, by their declarations."""
-    wrapped: dict[Segment, nn.Module] = field(default_factory=dict)
-    """Segments as modules, for checkpoints that wrap a module once and call it often."""
 
     def __post_init__(self) -> None:
         case, model, arrays = self.request.case, self.request.model, self.request.arrays
@@ -280,12 +278,7 @@ class TorchModel:
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         choice = segment.choice
-        options: dict[str, Any] = {"use_reentrant": choice.reentrant}
-        # Usual options are left out: a checkpoint of the user's own need not know every one.
-        if not choice.preserve_rng:
-            options["preserve_rng_state"] = False
-        if not choice.reentrant and choice.determinism == "none":
-            options["determinism_check"] = "none"
+        options = keywords_of(choice)
         if not choice.reentrant and choice.keep:
             kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
             options |= contexts_for(kept, self.watch, self._own)
@@ -303,7 +296,7 @@ class TorchModel:
                 run = partial(run, state=state)
             else:
                 keywords["state"] = state
-            if "function" in _HAS_DEFAULT and segment.begin % 2 == 1:
+            if self.request.case.options.get(FORM) == DECORATOR:
                 returned = self.checkpoint(**options)(run)(segment, *given, **keywords)
             else:
                 returned = self.checkpoint(run, segment, *given, **options, **keywords)
@@ -312,10 +305,9 @@ class TorchModel:
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
         elsewhere. The reentrant variant has none, and no scope is to reach into what it nests."""
-        if self._own and "early_stop" in _HAS_DEFAULT and not self._nests:
-            if not choice.reentrant and not choice.early_stop:
-                options["early_stop"] = False
+        if self._own and "early_stop" in HAS_DEFAULT and not self._nests:
             return nullcontext()
+        options.pop("early_stop", None)
         return nullcontext() if choice.reentrant else set_checkpoint_early_stop(choice.early_stop)
 
     def _run_sequential(self, state: Forward, values: Values) -> Values:

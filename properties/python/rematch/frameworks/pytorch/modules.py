@@ -137,7 +137,7 @@ BREAKING = frozenset(
         *("inner_backward", "numpy_noise", "python_noise", "warmup"),
     }
 )
-"""Those that cannot be compiled, or only with numbers of one case in them."""
+"""Layers that cannot be compiled, or only with numbers of one case in them."""
 
 _WRITTEN = """\
 class Average(nn.Module):

@@ -10,7 +10,7 @@ from zlib import crc32
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
-from rematch.frameworks.pytorch.obedience import POLICY
+from rematch.frameworks.pytorch.policy_check import POLICY
 from rematch.frameworks.pytorch.watch import Watch
 from rematch.subjects.case import Case, Segment
 
@@ -125,7 +125,9 @@ def text_of(name: str, kept: Iterable[Any]) -> tuple[str, str]:
     `context_fn`."""
     listed = f"kept = {_listed(kept)}\n\n\n"
     answers = POLICIES[name][1]
-    recompute, save = (a.name if isinstance(a, CheckpointPolicy) else a for a in (_MUST if answers == _BOOLS else answers))
+    recompute, save = (
+        a.name if isinstance(a, CheckpointPolicy) else a for a in (_MUST if answers == _BOOLS else answers)
+    )
     words = {"save": save, "recompute": recompute, "count": "", "counts": ""}
     for begin, keeps in (("nothing", "False"), ("everything", "True")):
         if name.startswith(begin):

@@ -34,7 +34,7 @@ class ParallelModel(TorchModel):
         """The module that each layer belongs to."""
         self._place_segments()
         infos = enumerate(self.request.model.parameters)
-        # Those of modules of the subject's own are part of these.
+        # Parameters of the subject's own modules are part of these.
         self._bare = [index for index, info in infos if info.layer not in self._custom]
         for index in self._bare:
             self._place(index).register_parameter(f"p{index}", self.parameters[index])
@@ -66,7 +66,7 @@ class ParallelModel(TorchModel):
         """Is called after a trial, as users do that go on after an error."""
 
     def _place(self, parameter: int) -> nn.Module:
-        """That of all layers that use it, or the root."""
+        """The module of all layers that use the parameter, or the root."""
         used = self.request.model.layer_parameters
         places = {self._made_of[i] for i, its in enumerate(used) if parameter in its}
         return places.pop() if len(places) == 1 else self._root

@@ -27,7 +27,7 @@ _HAS_HOOKS_OPTION = _HOOKS_OPTION in signature(checkpoint).parameters
 
 
 def kept_layers(case: Case, choice: Choice, begin: int, end: int) -> frozenset[int]:
-    """Those of the layers [begin, end) whose results the policy keeps."""
+    """The layers among [begin, end) whose results the policy keeps."""
     seen: Counter[str] = Counter()
     kept = set()
     for index in range(begin, end):
@@ -39,8 +39,8 @@ def kept_layers(case: Case, choice: Choice, begin: int, end: int) -> frozenset[i
 
 
 def is_final(op: Any) -> bool:
-    """Whether what the operator makes is a result of the layer that nobody writes to. That of rrelu is, though its
-    operator also writes its noise."""
+    """Whether what the operator makes is a result of the layer that nobody writes to. The result of rrelu is
+    one, though its operator also writes its noise."""
     return op is _RRELU or not (op.is_view or op._schema.is_mutable or op in _FACTORIES)
 
 

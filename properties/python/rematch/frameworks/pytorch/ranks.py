@@ -23,7 +23,7 @@ import torch.distributed as dist
 from rematch.subjects.protocol import ANSWERS, REQUESTS
 
 MOST = 4
-"""So many are started; cases may take fewer."""
+"""How many ranks are started; cases may take fewer."""
 
 GRACE = 5.0
 """Seconds that ranks have after one of them failed."""
@@ -32,7 +32,7 @@ START = 20.0
 """Seconds that they have to find each other."""
 
 FRAMES = 8
-"""So many of each stack are told."""
+"""How many frames of each stack are told."""
 
 Work = Callable[[Any, int, dist.ProcessGroup], Any]
 """A function that answers a job in a rank, given its number and the group of the ranks that have the job. An

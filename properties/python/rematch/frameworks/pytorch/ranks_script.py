@@ -1,4 +1,4 @@
-"""What scripts that start their ranks by themselves have in common."""
+"""The common part of scripts that start their ranks by themselves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def outcome(checkpointed):  # what all ranks show
 """
 
 SECONDS = 30
-"""So long a script waits for ranks, less than what an export may take for both runs."""
+"""How long a script waits for ranks: less than an export may take for both runs."""
 
 
 class RanksScript(TorchScript):

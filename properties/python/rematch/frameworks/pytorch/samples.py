@@ -30,8 +30,12 @@ IN_UNIT, ABOVE_ONE = "fit(x{shape}).sigmoid()", "(fit(x{shape}).tanh() + 2.5)"
 REGULAR = "(fit(x{shape}).tanh() + 4 * torch.eye({n}, dtype=x.dtype))"
 OPERANDS = ((FIT, GRID), (IN_UNIT, GRID), (ABOVE_ONE, GRID), (FIT, FIT), (IN_UNIT, IN_UNIT), (REGULAR, REGULAR))
 """What takes the place of a sample's first tensor that requires a gradient, and of the others."""
-WRITTEN_OUT, MOST, PER_CLASS, PER_OPERATOR = 128, 4096, 12, 2
-"""So many numbers are written out, a tensor has, and samples of a class and of an operator are kept."""
+WRITTEN_OUT = 128
+"""How many numbers are written out."""
+MOST = 4096
+"""How many numbers a tensor may have."""
+PER_CLASS, PER_OPERATOR = 12, 2
+"""How many samples of a class, and of an operator, are kept."""
 
 
 class NotTried(Exception):
@@ -139,7 +143,9 @@ def name_of(function: Any) -> str:
     return name
 
 
-def outcome(layer: CustomLayer, x: Tensor, train: bool, grad: bool = True, frozen: bool = False, constant: bool = False):
+def outcome(
+    layer: CustomLayer, x: Tensor, train: bool, grad: bool = True, frozen: bool = False, constant: bool = False
+):
     """What a run shows, as bytes, and its parts."""
     torch.manual_seed(1)
     module = layer.module(x.shape).to(x.dtype).requires_grad_(not frozen)

@@ -146,7 +146,7 @@ def settings():
 
 
 def needed(setup: str, text: str) -> list[str]:
-    """Those statements of a layer's setup that a text uses, with those that these use, in their order."""
+    """The statements of a layer's setup that a text uses, with all that they use, in their order."""
     kept: list[str] = []
     for node in reversed(ast.parse(setup).body):
         names = [n.asname or n.name for n in getattr(node, "names", [])] or [getattr(node, "name", "")]

@@ -17,7 +17,7 @@ from rematch.subjects.script import COUNTED, Script, Style, runs_of
 from rematch.subjects.source import evaluation
 
 MOST = 4096
-"""So many numbers are written out."""
+"""How many numbers are written out."""
 
 
 def indented(lines: Iterable[str]) -> list[str]:

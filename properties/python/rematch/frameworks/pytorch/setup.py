@@ -18,7 +18,12 @@ MODES = {
 }
 _BOTH = {"ranks": ("2", "4"), "no_sync": ("no", "yes"), "rows": ("whole", "shared")}
 OPTIONS = {
-    "ddp": {"mode": MODES["ddp"], **_BOTH, "buckets": ("shared", "single"), "hook": ("none", "allreduce", "bf16_compress")},
+    "ddp": {
+        "mode": MODES["ddp"],
+        **_BOTH,
+        "buckets": ("shared", "single"),
+        "hook": ("none", "allreduce", "bf16_compress"),
+    },
     "fsdp2": {
         "mode": MODES["fsdp2"],
         **_BOTH,
@@ -62,7 +67,7 @@ class Setup:
     hook: str = "none"
     """The communication hook of DDP."""
     parts: int = 1
-    """So many ranks split layers, and have the same rows. They are neighbours."""
+    """How many ranks split layers between them. They are neighbours, and have the same rows."""
     split: str = ""
     """How they do."""
     shards: bool = False
@@ -75,7 +80,7 @@ class Setup:
 
     @property
     def same(self) -> int:
-        """So many ranks have the same rows. They are neighbours."""
+        """How many ranks have the same rows. They are neighbours."""
         return self.ranks // self.shares
 
     def order(self, units: Mapping[Key, range]) -> list[Key]:

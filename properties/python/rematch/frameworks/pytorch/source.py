@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
@@ -9,6 +10,7 @@ from typing import Any
 
 from torch.utils.checkpoint import checkpoint
 
+from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, keywords_of
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
@@ -108,13 +110,13 @@ class TorchSource(Source):
             given = [*given[:first], *(f"{value}={value}" for value in given[first:])]
         options, segments = self._options(segment), self.case.plan.segments if self.unit else ()
         units = [f"segment{k}" for k, unit in enumerate(segments) if unit is segment]
-        through, plain = call("checkpoint", name, *given, *options), call(name, *given)
-        if units and self.unit == "checkpoint around":
-            through = call("checkpoint", f"partial({units[0]}, {name})", *given, *options)
-            plain = call(*units, name, *given)
-        elif units:
-            through = call(*units, "checkpoint", name, *given, *options)
-            plain = call(*units, name, *given)
+        around = bool(units) and self.unit == "checkpoint around"
+        run = f"partial({units[0]}, {name})" if around else name
+        if self.case.options.get(FORM) == DECORATOR:
+            checkpointed = [call(call("checkpoint", *options), run), *given]
+        else:
+            checkpointed = ["checkpoint", run, *given, *options]
+        through, plain = call(*([] if around else units), *checkpointed), call(*units, name, *given)
         nested = segment.choice.nested_outputs
         target = "returned" if nested else ", ".join(made)
         lines = [f"{target} = {through} if checkpointed else {plain}"]
@@ -123,15 +125,12 @@ class TorchSource(Source):
     def _options(self, segment: Segment) -> list[str]:
         choice, own = segment.choice, self.framework.own
         known = {} if own else signature(checkpoint).parameters
-        options = [f"use_reentrant={choice.reentrant}"]
-        options += [] if choice.preserve_rng else ["preserve_rng_state=False"]
+        keywords = keywords_of(choice)
+        if "early_stop" in keywords and "early_stop" not in known:
+            raise Unsupported("checkpoint() need not have the option early_stop")
+        options = [f"{name}={json.dumps(v) if isinstance(v, str) else v}" for name, v in keywords.items()]
         if choice.reentrant:
             return options
-        options += ['determinism_check="none"'] if choice.determinism == "none" else []
-        if not choice.early_stop:
-            if "early_stop" not in known:
-                raise Unsupported("checkpoint() need not have the option early_stop")
-            options.append("early_stop=False")
         if policy := policy_of(self.case, segment):
             options.append(f"context_fn={text_of(policy, self.framework.kept)[1]}")
         if choice.keep:

@@ -57,7 +57,10 @@ class SplitScript(RanksScript):
         lines += [f"mesh = {self._mesh_of_all()}"] if self._styles or self._setup.kind != "tp" else []
         for layer, module in self._modules().items():
             # Every rank has all of it, and takes its part.
-            split = (f"parallelize_module({module}, {self.mesh_of_layers}, {style}, src_data_rank=None)" for style in self._styles[layer])
+            split = (
+                f"parallelize_module({module}, {self.mesh_of_layers}, {style}, src_data_rank=None)"
+                for style in self._styles[layer]
+            )
             lines += split
             if self._case.layers[layer].frozen and "SequenceParallel" in str(self._styles[layer]):
                 lines.append(f"{module}.requires_grad_(False)  # SequenceParallel has parameters train")

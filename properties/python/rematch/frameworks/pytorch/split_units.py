@@ -15,9 +15,9 @@ from rematch.subjects.protocol import Request
 _POINTWISE = {"relu", "gelu", "silu", "tanh", "sigmoid"}
 """Layers that may run on the shards of a value."""
 NORMS = {"layer_norm": "LayerNorm", "rms_norm": "RMSNorm"}
-"""Those that normalize each row by itself, which may run on some rows of it."""
+"""Layers that normalize each row by itself, which may run on some rows of a value."""
 _BY_ROWS = {*_POINTWISE, "softmax"}
-"""And those that may run on some rows of it."""
+"""Other layers that may run on some rows of a value."""
 _SPLITS = {"pairs": ("features",), "sequence": ("sequence", "features")}
 """What a rank may have of values between layers: some of their features, or some rows; both take turns."""
 
@@ -61,8 +61,7 @@ def module_of(request: Request, layer: int) -> str:
 
 
 def _extents_of(request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> dict[int, _Extents]:
-    """Those of layers that may be split, where they are known."""
-    # Those of the first rank.
+    """The extents, on the first rank, of layers that may be split, where they are known."""
     case, batch, found = request.case, -(-request.case.input[0] // setup.shares), {}
     rows = batch * prod(case.input[1:] if case.takes_tokens else case.input[1:-1])
     for index, layer in enumerate(case.layers):
@@ -209,7 +208,9 @@ class _Splitting:
         if self._case.layers[index].kind == "embedding":
             # No gradient of words.
             sends = {name: elements for name, elements in sends.items() if not name.endswith("_back")}
-        style, usual = ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
+        style, usual = (
+            ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
+        )
         sides = zip(("input_layouts", "output_layouts"), (before, after), usual, strict=True)
         options = [f"{side}={self._places(index)[split]}" for side, split, other in sides if split != other]
         shards = "use_local_output=False" if after != "whole" and self._setup.shards else ""

@@ -17,7 +17,7 @@ from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.layers import KINDS
 from rematch.frameworks.pytorch.machine import instructions, unwritten
 from rematch.frameworks.pytorch.memory import Memory
-from rematch.frameworks.pytorch.model import Checkpoint, TorchModel, Wiring, wire
+from rematch.frameworks.pytorch.model import HAS_DEFAULT, Checkpoint, TorchModel, Wiring, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.operators import INFERENCE, POLICY, SCOPES, SHARE, VALUES
 from rematch.frameworks.pytorch.run import TorchRun
@@ -103,6 +103,8 @@ class TorchSubject(Framework):
         if self.takes_policies and variant != "reentrant" and "selective" not in lacks:
             self.options[POLICY], self.shares[POLICY] = VALUES, SHARE
         self.options[INFERENCE], self.shares[INFERENCE] = ["none", *SCOPES], 0.08
+        if self._own and "function" in HAS_DEFAULT:
+            self.options[arguments.FORM], self.shares[arguments.FORM] = ["call", arguments.DECORATOR], 0.25
         # A script has PyTorch's, or imports the user's.
         self.exports = self._own or bool(imported)
         self._imported = imported
@@ -119,6 +121,11 @@ class TorchSubject(Framework):
         # They are told by what the run shows.
         warnings.filterwarnings("ignore", module="torch")
 
+    def _without(self, *options: str) -> None:
+        for option in options:
+            self.options.pop(option, None)
+            self.shares.pop(option, None)
+
     def found(self) -> Mapping[str, Any]:
         return library.found()
 
@@ -134,7 +141,10 @@ class TorchSubject(Framework):
         return [feature for feature in features if feature not in lacking]
 
     def observes(self, observables: Sequence[str]) -> list[str]:
-        seen = {*OBSERVED[self._observe], *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else [])} - self._unseen
+        seen = {
+            *OBSERVED[self._observe],
+            *(["promises"] if {PROMISE, POLICY, INFERENCE} & set(self.options) else []),
+        } - self._unseen
         return [o for o in observables if o in seen]
 
     def export(self, request: Request, finding: str) -> str:

@@ -14,7 +14,7 @@ from rematch.frameworks.pytorch.interpreter import Interpreter  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85
-"""So many lines a script has at most beside the function of a layer; 60 if it shows a gradient."""
+"""How many lines a script may have beside the function of a layer; 60 if it shows a gradient."""
 
 
 def finding(law, expected="1", got="2", at="step 0"):
@@ -97,6 +97,16 @@ SCALE = {"kind": "delayed_scaling"}
 SCALED = {**TWICE, "clip": 0.5, "loss_scale": 1024.0}
 KEEPS = {"keep": [{"op": "dropout", "index": 0}], "protocol": TRAINABLE}
 OWN = [{"kind": "rotary", "features": 2, "heads": 1}, {"kind": "hooked", "p": 0.5}, SCALE, LINEAR]
+
+
+def test_a_script_decorates_where_the_case_does(torch_subject):
+    if "checkpoint" not in torch_subject.hello()["options"]:
+        pytest.skip("the checkpoint() of this PyTorch makes no decorators")
+    case = one("batch_norm") | {"options": {"checkpoint": "decorator"}}
+    script, _ = shown(torch_subject, case, finding("buffers-after-step"))
+    assert "checkpoint(use_reentrant=False)(" in script
+
+
 RESTING = [{"kind": "dropout", "p": 0.25, "eval": True}, {"kind": "batch_norm", "eval": True}, "linear", "dropout"]
 GRU = {"kind": "gru", "features": 2, "bias": False}
 MOE = {"kind": "moe", "experts": 2, "top": 1, "p": 0.25}

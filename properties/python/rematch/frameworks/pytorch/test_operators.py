@@ -49,7 +49,9 @@ serve(TorchSubject("mine", checkpoint={function}))
 
 def case_of(policy):
     plan = {"segments": [segment(0, 3)]}
-    return chain("linear", "tanh", "linear", plan=plan, protocol={"input_requires_grad": True}, options={"policy": policy})
+    return chain(
+        "linear", "tanh", "linear", plan=plan, protocol={"input_requires_grad": True}, options={"policy": policy}
+    )
 
 
 def again(record):
@@ -117,6 +119,8 @@ def test_a_script_writes_the_policy_as_people_do(torch_subject, policy):
     layers = [{"kind": "gru", "features": 3}, "linear", "linear"]
     case = chain(*layers, input=(4, 3, 2), plan={"segments": [segment(0, 3)]}, options={"policy": policy})
     law = "errors" if policy == "every second call" else "parameter-gradients"
-    wrong = finding(law, "", "RuntimeError: Tensor cached" if law == "errors" else "", "step 0, gradient of parameter 0")
+    wrong = finding(
+        law, "", "RuntimeError: Tensor cached" if law == "errors" else "", "step 0, gradient of parameter 0"
+    )
     script, out = shown(torch_subject, case, wrong)
     assert "DIFFERENT" in out and "create_selective_checkpoint_contexts" in script and "rematch" not in script

@@ -61,7 +61,9 @@ def test_units_are_gathered_and_split_layers_send_in_a_recomputation(fsdp2_tp, m
 def test_gradients_of_norms_on_some_rows_are_added_up_ahead_of_their_reduction(fsdp2_tp, between):
     layers = [FOUR, "layer_norm", "tanh", FOUR, "relu", FOUR, "tanh"]
     protocol = {"microbatches": 2, "prior_gradients": True}
-    case = both(layers, segment(0, 7), input=(4, 4, 4), protocol=protocol, split="sequence", between=between, no_sync="yes")
+    case = both(
+        layers, segment(0, 7), input=(4, 4, 4), protocol=protocol, split="sequence", between=between, no_sync="yes"
+    )
     runs = records(fsdp2_tp, case)
     forward = "gaf1.168 ref2.128 raf2 raf3 gaf4.128 raf4 ref5.128 raf5 gab1.168 "
     again = forward.replace("f", "r").replace("gar1.168 ", "", 1).replace("gab1.168 ", "")
@@ -87,8 +89,15 @@ def test_a_checkpointed_run_has_the_bits_of_the_plain_one(fsdp2_tp, split, units
     segments = segment(0, 2, variant), segment(2, 5, variant, nested=[segment(3, 5, variant)])
     for mode, rows, reshard in (("checkpoint within", 4, "never"), ("checkpoint around", 5, "in turns")):
         case = both(
-            [FOUR, "tanh", FOUR, "layer_norm", FOUR], *segments, mode=mode, input=(rows, 4), protocol=protocol,
-            split=split, units=units, reshard=reshard, no_sync="yes",
+            [FOUR, "tanh", FOUR, "layer_norm", FOUR],
+            *segments,
+            mode=mode,
+            input=(rows, 4),
+            protocol=protocol,
+            split=split,
+            units=units,
+            reshard=reshard,
+            no_sync="yes",
         )
         assert differing(records(fsdp2_tp, case)) == set()
 

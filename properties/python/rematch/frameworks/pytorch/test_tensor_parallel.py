@@ -32,7 +32,7 @@ def of(layers, mode, *segments, input=(2, 4), between="tensors", **protocol):
 
 
 def records(subject, case, **plain_run):
-    """Those of the plain run and the checkpointed one."""
+    """The records of the plain run and the checkpointed one."""
     both = subject.record(**run_of(case), **plain_run), subject.record(checkpointed=True)
     assert "error" not in both[0] and "error" not in both[1], [r.get("error") for r in both]
     return both
@@ -68,11 +68,7 @@ def differing(both):
             "pairs",
             "gaf1.32 raf1 gaf2.32 raf2 gar1.32 rar1 gar2.32 rar2 reb2.32 reb1.32",
         ),
-        (
-            [FOUR, FOUR, "tanh"],
-            "in turns",
-            "gaf1.32 raf1 ref2.32 raf2 gar1.32 rar1 rer2.32 rar2 gab2.32 reb1.32",
-        ),
+        ([FOUR, FOUR, "tanh"], "in turns", "gaf1.32 raf1 ref2.32 raf2 gar1.32 rar1 rer2.32 rar2 gab2.32 reb1.32"),
     ],
 )
 @pytest.mark.parametrize("between", OPTIONS["tp"]["between"])

@@ -316,22 +316,22 @@ def test_the_usual_early_stop_of_pytorch_is_left_unsaid(start_python, torch_subj
 
 
 @pytest.mark.parametrize(
-    ("function", "variant", "begin"),
+    ("function", "variant", "form"),
     [
-        ("loses_keywords", "non_reentrant", 0),
-        ("loses_constants", "non_reentrant", 0),
-        ("loses_constants", "reentrant", 0),
-        ("wants_tensors_back", "reentrant", 0),
-        ("is_no_decorator", "reentrant", 1),
+        ("loses_keywords", "non_reentrant", "call"),
+        ("loses_constants", "non_reentrant", "call"),
+        ("loses_constants", "reentrant", "call"),
+        ("wants_tensors_back", "reentrant", "call"),
+        ("is_no_decorator", "reentrant", "decorator"),
     ],
 )
 def test_pytorch_is_given_more_than_tensors_and_used_as_a_decorator(
-    start_python, torch_subject, function, variant, begin
+    start_python, torch_subject, function, variant, form
 ):
-    if begin and not torch_checkpoint_decorates():
+    if form == "decorator" and not torch_checkpoint_decorates():
         pytest.skip("the checkpoint() of this PyTorch makes no decorators")
-    plan = {"segments": [segment(begin, 2, variant)]}
-    case = chain("linear", "duplicate", plan=plan, protocol=TRAINABLE)
+    plan = {"segments": [segment(0, 2, variant)]}
+    case = chain("linear", "duplicate", plan=plan, protocol=TRAINABLE, options={"checkpoint": form})
     assert "error" not in torch_subject.record(**run_of(case), checkpointed=True)
     assert "error" in own(start_python, function, case)
 

@@ -15,7 +15,7 @@ from torch.autograd.graph import save_on_cpu, saved_tensors_hooks
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from rematch.frameworks.pytorch.memory import Kept, Memory
-from rematch.frameworks.pytorch.obedience import POLICY, Obedience, Place
+from rematch.frameworks.pytorch.policy_check import POLICY, Place, PolicyCheck
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
 from rematch.subjects.adapter_layers import OUTPUTS
 from rematch.subjects.arrays import bits_of
@@ -243,7 +243,7 @@ class Eye(Saves, Reader):
         self._index: dict[tuple[int, int, int], dict[tuple[str, int], int]] = {}
         self._kept: list[tuple[weakref.ref[Kept], dict[str, Any]]] = []
         self._draws = Draws(record)
-        self._obedience = Obedience()
+        self._policy_check = PolicyCheck()
         self._unknown: set[int] = set()
         """Layers of which nobody knows which results a recomputation leaves out."""
 
@@ -259,7 +259,7 @@ class Eye(Saves, Reader):
             self.record.ran(place.layer, place.execution, step=place.step, microbatch=place.microbatch)
             self._note_held(self.place)
             self._draws.note(self.place)
-            self._obedience.note(self.place)
+            self._policy_check.note(self.place)
         super().leave(outer)
         if not self._shown and outer is None:
             self._operators.__exit__(None, None, None)
@@ -298,7 +298,7 @@ class Eye(Saves, Reader):
         return self._show_all() if self._policies else nullcontext()
 
     def goes_by_operators(self, begin: int, end: int, hooks: bool) -> None:
-        (self._unknown if hooks else self._obedience.layers).update(range(begin, end))
+        (self._unknown if hooks else self._policy_check.layers).update(range(begin, end))
 
     @contextmanager
     def _show_all(self) -> Iterator[None]:
@@ -313,8 +313,8 @@ class Eye(Saves, Reader):
         self.record.executions(counts, **place)
 
     def note_policies(self) -> None:
-        if self._obedience.layers:
-            self.record.promise(POLICY, self._obedience.wrong)
+        if self._policy_check.layers:
+            self.record.promise(POLICY, self._policy_check.wrong)
 
     def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         # Tensors that a layer saved for nothing that its output depends on are gone by now.
@@ -349,7 +349,7 @@ class Eye(Saves, Reader):
     def _saw(self, func: Any, args: Any, result: Any) -> None:
         """An operator has run within a layer."""
         place = self.place
-        at = self._obedience.ran(place, func)
+        at = self._policy_check.ran(place, func)
         operator = _KNOWN.get(func) or _meet(func)
         if not operator.makes:
             return

@@ -79,7 +79,7 @@ def custom_gradients(called: Callable[[Any], Any]) -> Iterator[None]:
 
 
 def attached(values: Iterable[Any]) -> list[Any]:
-    """Those that are tensors, with tensors that are attributes of theirs. Keras attaches logits to probabilities."""
+    """The tensors among the values, and those that are their attributes. Keras attaches logits to probabilities."""
     found = [t for t in values if isinstance(t, EagerTensor)]
     return found + [more for t in found for more in attached(vars(t).values())]
 

@@ -91,7 +91,6 @@ def test_a_step_is_compiled_once_for_all_cases_of_one_shape() -> None:
     assert len(made) == 1
 
 
-
 FAULTY = """
 import inspect
 from tensorflow.python.ops import custom_gradient

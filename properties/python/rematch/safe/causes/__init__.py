@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rematch.safe.causes import computations, states
+from rematch.safe.causes import computations, memory, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
 from rematch.safe.evidence import FORWARD, Evidence
@@ -23,7 +23,10 @@ from rematch.safe.state import (
 __all__ = ["CAUSES", "COMPUTED", "OF_COMPUTATIONS", "Cause", "Diagnosis", "diagnose"]
 
 CAUSES: dict[str, Cause] = {
-    value.name: value for place in (states, computations) for value in vars(place).values() if isinstance(value, Cause)
+    value.name: value
+    for place in (states, computations, memory)
+    for value in vars(place).values()
+    if isinstance(value, Cause)
 }
 """By name."""
 

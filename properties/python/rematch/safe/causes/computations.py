@@ -195,12 +195,6 @@ SWITCH_HANDS = Cause(
     "With its own switch on, the model hands other arguments to {name}",
     "Compare the call of checkpoint() with the one without: names, order and defaults of what is handed over.",
 )
-NOT_CHECKPOINTED = Cause(
-    "not-checkpointed",
-    "{name}: nothing is recomputed there, and nothing saved",
-    "Look at the condition before the call of checkpoint(): often it asks self.training, or stands in one of several "
-    "kinds of blocks alone.",
-)
 
 ENDLESS = Cause(
     "does-not-end",

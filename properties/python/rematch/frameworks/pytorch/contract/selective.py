@@ -263,7 +263,7 @@ def early_stop():
     x = variable(0.5)
     with OpCounter() as plain:
         body(x).sum().backward()
-    # Those of the forward: the rest is what a plain backward adds.
+    # The forward adds once: the rest is what a plain backward adds.
     plain_adds = plain.counts.get("add", 0) - 1
     for name, stop in (("with_early_stop", True), ("without", False)):
         counted = Counted(body)

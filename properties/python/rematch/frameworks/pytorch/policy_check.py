@@ -41,7 +41,7 @@ class Place:
     """Operators that ran, where policies go by them."""
 
 
-class Obedience:
+class PolicyCheck:
     """Whether what runs is what the policies say: in a recomputation, what they keep does not run
     again, and all else does, in its order, until the layer is over."""
 
@@ -77,6 +77,8 @@ class Obedience:
     def _compare(self, place: Place, what: str, expected: list[Any], ran: list[Any]) -> None:
         if expected == ran:
             return
-        at = next((i for i, (a, b) in enumerate(zip(expected, ran, strict=False)) if a != b), min(len(expected), len(ran)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(expected, ran, strict=False)) if a != b), min(len(expected), len(ran))
+        )
         names = [str(ops[at]) if at < len(ops) else "no further operator" for ops in (expected, ran)]
         self.wrong = f"{what} {names[0]} expected, {names[1]} ran (layer {place.layer}, execution {place.execution})"

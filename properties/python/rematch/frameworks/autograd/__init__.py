@@ -1,1 +1,0 @@
-"""HIPS autograd as a subject."""

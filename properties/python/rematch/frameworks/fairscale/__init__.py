@@ -1,1 +1,0 @@
-"""fairscale's checkpoint_wrapper() as a subject."""

@@ -1,1 +1,0 @@
-"""Megatron-Core's checkpoint() as a subject."""

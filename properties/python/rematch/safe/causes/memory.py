@@ -1,0 +1,50 @@
+"""Causes of memory that checkpointing does not save, or holds beside."""
+
+from __future__ import annotations
+
+from rematch.safe.causes.cause import Cause
+
+KEEPS_MORE = Cause(
+    "switch-keeps-more",
+    "Its own switch makes the model hold more for the backward, not less",
+    "Look for what makes frozen parts keep a graph, such as hooks that make their outputs require grad, and for regions "
+    "that are smaller than what they are given.",
+)
+GROWS = Cause(
+    "memory-grows",
+    "What stays behind after checkpointed steps grows from step to step; after plain steps it does not",
+    "Look for hooks on saved tensors within the region (saved_tensors_hooks that return what they are given), "
+    "and for lists that each forward appends to.",
+)
+COLLECTED = Cause(
+    "memory-waits",
+    "What checkpointed steps leave behind is in reference cycles, until Python's garbage collector finds them",
+    "Look for tensors of the region that hold themselves: in attributes, on a context, in a closure.",
+)
+NO_LONGER = Cause(
+    "no-longer-checkpointed",
+    "Later steps checkpoint less than the first",
+    "Look for a flag that the forward, or the backward, turns off, and for a step counter.",
+)
+NOT_CHECKPOINTED = Cause(
+    "not-checkpointed",
+    "{name}: nothing is recomputed there, and nothing saved",
+    "Look at the condition before the call of checkpoint(): often it asks self.training, or stands in one of several "
+    "kinds of blocks alone.",
+)
+PART_IS_KEPT = Cause(
+    "part-not-checkpointed",
+    "{name}: parts of them are recomputed, and most of what is still held is held by the rest",
+    "Checkpoint the blocks as a whole, or the rest, too.",
+)
+MATCHES_NOTHING = Cause(
+    "policy-matches-nothing",
+    "The policy {name} keeps nothing, so that all is recomputed",
+    "Compare the operators that it was asked about with those that it names: overloads differ (aten.mm.default is "
+    "what a Linear without bias calls, aten.addmm.default what one with a bias does).",
+)
+MATCHES_ALL = Cause(
+    "policy-keeps-all",
+    "The policy {name} keeps what every operator returned, so that nothing is saved",
+    "Let it answer CheckpointPolicy.PREFER_RECOMPUTE for what is cheap.",
+)

@@ -1,0 +1,111 @@
+"""What checkpointing does to the memory of a target's own steps, measured and judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from rematch.safe import findings
+from rematch.safe.blocks import repeated_children
+from rematch.safe.causes import Cause, Diagnosis
+from rematch.safe.causes.memory import (
+    COLLECTED,
+    GROWS,
+    KEEPS_MORE,
+    MATCHES_ALL,
+    MATCHES_NOTHING,
+    NO_LONGER,
+    NOT_CHECKPOINTED,
+    PART_IS_KEPT,
+)
+from rematch.safe.compare import Change
+from rematch.safe.memory import Footprint, measure
+from rematch.safe.scenarios import FIRST, Variant
+from rematch.safe.target import Target
+from rematch.safe.verdict import Verdict
+
+
+def judge_memory(
+    target: Target, variants: Sequence[Variant], seed: int, verdict: Verdict, accepts: Callable[[Change], bool]
+) -> None:
+    """Measures plain steps and checkpointed ones, and adds to the verdict what they hold, and what is wrong with it
+    that the caller does not accept."""
+    plain = measure(target, None, seed)
+    if plain.error:
+        verdict.not_tried.append(("the bytes of its steps", plain.error))
+        return
+    verdict.saved, verdict.peak = {"plain": plain.held}, {"plain": plain.peak}
+    for variant in variants:
+        on = measure(target, variant, seed)
+        if on.error:
+            verdict.not_tried.append((f"the bytes of its steps, {variant.name}", on.error))
+            continue
+        verdict.saved[variant.name], verdict.peak[variant.name] = on.held, on.peak
+        _Judged(verdict, variant, plain, on, accepts).judge(target.function if variant.own else None)
+
+
+class _Judged:
+    """The findings of one variant."""
+
+    def __init__(
+        self, verdict: Verdict, variant: Variant, plain: Footprint, on: Footprint, accepts: Callable[[Change], bool]
+    ) -> None:
+        self._verdict, self._variant, self._plain, self._on, self._accepts = verdict, variant, plain, on, accepts
+
+    def judge(self, model: object) -> None:
+        plain, on = self._plain, self._on
+        if self._variant.own and on.checkpoints and on.held > plain.held:
+            what = f"{on.held:,} B are held for the backward with the switch on, {plain.held:,} B with it off"
+            self._wrong(KEEPS_MORE, what, plain.held, on.held)
+        waits = on.steps[-1].collected
+        if on.growth and not plain.growth:
+            self._wrong(GROWS, f"after a step {on.growth:,} B more are left than after the one before", 0, on.growth)
+        elif waits and not plain.steps[-1].collected:
+            self._remark(COLLECTED, "", f"{waits:,} B are freed by gc.collect() alone")
+        counts = [step.regions for step in on.steps]
+        if min(counts) < counts[0]:
+            what = f"regions of the steps: {', '.join(map(str, counts))}"
+            self._wrong(NO_LONGER, what, counts[0], min(counts))
+        for name, policy in on.policies.items():
+            asked = ", ".join(sorted(policy.kept | policy.recomputed))
+            if not policy.kept and policy.recomputed:
+                self._remark(MATCHES_NOTHING, name, f"it was asked about {asked}")
+            if policy.kept and not policy.recomputed:
+                self._remark(MATCHES_ALL, name, f"it was asked about {asked}")
+        if isinstance(model, nn.Module) and on.checkpointed:
+            self._parts(model)
+
+    def _parts(self, model: nn.Module) -> None:
+        """What is not recomputed. A part that holds nothing, as one that is frozen, or that this batch does not reach,
+        such as a tower for images, is not held against the switch."""
+        on = self._on
+        blocks = [name for name in repeated_children(model) if name in on.called]
+        missed = [name for name in blocks if not on.recomputes(name) and self._outside([name])]
+        if missed:
+            others = [name for name in blocks if name not in missed] or on.checkpointed
+            what = f"only {listed(others)} {'are' if len(others) > 1 else 'is'} checkpointed"
+            self._remark(NOT_CHECKPOINTED, listed(missed), f"{what}; {self._outside(missed):,} B are held there")
+        parted = [name for name in blocks if on.recomputes(name) and name not in on.within]
+        if 2 * self._outside(parted) > on.held:
+            parts = dict.fromkeys(one.rpartition(".")[2] for one in on.checkpointed)
+            what = f"only {listed([*parts])}; {self._outside(parted):,} B of {on.held:,} B are held beside"
+            self._remark(PART_IS_KEPT, listed(parted), what)
+
+    def _outside(self, names: Sequence[str]) -> int:
+        """Bytes that modules of these names, or within them, made outside of regions, and that are held."""
+        outside = self._on.outside.items()
+        return sum(held for module, held in outside if any(f"{module}.".startswith(f"{name}.") for name in names))
+
+    def _wrong(self, cause: Cause, what: str, before: int, after: int) -> None:
+        change = Change(cause.name, "memory", before, after, what)
+        if not self._accepts(change):
+            findings.add(self._verdict.findings, Diagnosis(cause, "", (change,)), self._variant, FIRST)
+
+    def _remark(self, cause: Cause, about: str, what: str) -> None:
+        findings.remark(self._verdict.findings, cause, about, what, FIRST, self._variant)
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
