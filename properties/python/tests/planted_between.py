@@ -223,6 +223,25 @@ class PassesMask(Layers):
         return checkpoint(layer, x, mask=mask, use_reentrant=False)
 
 
+class Half(Inner):
+    def forward(self, x, recomputes):
+        return checkpoint(self.inner, x, use_reentrant=False) if recomputes else self.inner(x)
+
+
+@sound(sequences)
+class HandsSwitchOn(Layers):
+    """Its layers checkpoint themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Half() for _ in range(2))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x, self.gradient_checkpointing)
+        return x
+
+
 @sound()
 class TimesItself(Inner):
     """A clock that changes no number."""

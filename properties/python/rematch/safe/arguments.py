@@ -73,11 +73,14 @@ def handed_otherwise(off: Handed, on: Handed) -> dict[str, str]:
         if all(len(args) == 1 and not kwargs for _, args, kwargs in (off[name], on[name])):
             continue
         before, after = _bound(*off[name]), _bound(*on[name])
+        pairs = {key: (value, after.get(key)) for key, value in before.items() if _differ(value, after.get(key))}
+        if all(value is False and to is True for value, to in pairs.values()):
+            # The switch itself, which is handed on.
+            continue
         texts = [
-            f"{key} is {_said(after.get(key))} with the switch on, {_said(value)} without"
-            for key, value in before.items()
-            if _differ(value, after.get(key))
-            and not (not _there(after.get(key)) and any(word in key for word in _CACHES))
+            f"{key} is {_said(to)} with the switch on, {_said(value)} without"
+            for key, (value, to) in pairs.items()
+            if _there(to) or not any(word in key for word in _CACHES)
         ]
         if texts:
             found[name] = ", ".join(texts)

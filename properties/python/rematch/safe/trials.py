@@ -85,7 +85,8 @@ class Trier(Judge):
             alone = run(target, replace(LENGTHS, forwards=1, lengths=(length,)), None, self._seed)
             if alone.error:
                 return self.verdict.not_tried.append((name, f"one of length {length} fails: {alone.error[:120]}"))
-            if changes(self._before, target.state.leaves(target.copies)):
+            moved = {change.name for change in changes(self._before, target.state.leaves(target.copies))}
+            if moved - self._leave_out:
                 return self._compare(replace(LENGTHS, lengths=(0, length)), self._seed)
         return self.verdict.not_tried.append((name, NOTHING_MOVES))
 
