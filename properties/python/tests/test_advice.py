@@ -11,6 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import planted_between as between  # noqa: E402
 import planted_computations as computations  # noqa: E402
 import planted_outside as outside  # noqa: E402
 import planted_phases as phases  # noqa: E402
@@ -325,6 +326,8 @@ FOLLOWED = {
     "transform-within": computations.differentiates_by_transform,
     "swallows-early-stop": maker(catches_what_it_expects, None),
     "hook-of-parameter": clips_once,
+    "set-by-callers": between.mask_is_passed,
+    "switch-hands-others": between.PassesMask,
     "does-not-end": maker(lambda self, x: (self.inner(x), self.inner.weight.clone()), None),
 }
 """By cause: what makes a module like the one in planted_*.py that shows it, but with the advice followed."""

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+import planted_between  # noqa: E402, F401
 import planted_computations  # noqa: E402, F401
 import planted_outside  # noqa: E402, F401
 import planted_phases  # noqa: E402, F401

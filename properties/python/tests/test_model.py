@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from modules import causes  # noqa: E402
+from planted_between import HandsSwitchOn  # noqa: E402
 from test_safe import X, conv  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
@@ -200,3 +201,8 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
     remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
     assert remark.about == "blocks.2, blocks.3"
     assert remark.what == "only blocks.0, blocks.1 are checkpointed"
+
+
+def test_a_flag_that_is_handed_on_is_no_other_argument():
+    verdict = judge(HandsSwitchOn(), torch.randn(2, 3, 4))
+    assert "switch-hands-others" not in causes(verdict), verdict.report()

@@ -26,9 +26,9 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # n
 
 import rematch  # noqa: E402
 from rematch.safe import judge, judge_model, run  # noqa: E402
-from rematch.safe.judging import Judge  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
 from rematch.safe.target import Target  # noqa: E402
+from rematch.safe.trials import Trier  # noqa: E402
 
 
 def snapshot():
@@ -66,7 +66,7 @@ def verdict_of(target, *args, scenarios=(FIRST,), variants=(REENTRANT, NON_REENT
     with nothing_is_left():
         subject = Target(target, args or (X,), kwargs)
         try:
-            verdict = Judge(subject, list(variants), [], 0, False).judge(scenarios)
+            verdict = Trier(subject, list(variants), [], 0, False).judge(scenarios)
         finally:
             subject.end()
     assert "rematch" not in " ".join(finding.what for finding in verdict.findings)

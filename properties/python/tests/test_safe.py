@@ -368,3 +368,37 @@ def test_a_plain_run_that_does_not_end_is_not_tried(monkeypatch):
 
     verdict = judge(None, torch.randn(3, 4), make=made)
     assert any(why.startswith("fails without checkpointing, too: DoesNotEnd") for _, why in verdict.not_tried), verdict
+
+
+def test_integers_that_may_not_change_places_stay_in_all_forwards():
+    class Packs(nn.Module):
+        """Rows of these extents; others do not fit."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, x, extents):
+            rows, columns = extents[0].tolist()
+            return self.inner(x[: 3 * rows].view(rows, 3, 4)).tanh().sum((0, 1)) + x.view(columns, -1, 4).sum((0, 1))
+
+    verdict = judge(Packs(), torch.randn(6, 4), torch.tensor([[2, 3]]), variants=["non_reentrant"])
+    assert "two steps of an optimizer" in verdict.tried["non_reentrant"], verdict
+
+
+def test_what_callers_set_and_no_trial_can_set_otherwise_is_said_by_name():
+    class Chooses(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.active, self.mask = nn.ModuleDict({"a": nn.Linear(4, 4)}), "a", None
+
+        def activate(self, name):
+            self.active = name
+
+        def forward(self, x):
+            y = self.layers[self.active](x)
+            return y if self.mask is None else y * self.mask
+
+    not_tried = judge(Chooses(), X).not_tried
+    assert ("active set between a forward and its backward", "no other value is known") in not_tried
+    assert ("mask set between a forward and its backward", "it is None") in not_tried

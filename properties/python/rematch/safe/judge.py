@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from rematch.safe.judging import Judge
 from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
 from rematch.safe.state import State
 from rematch.safe.target import Target
+from rematch.safe.trials import Trier
 from rematch.safe.verdict import Verdict
 
 VARIANTS = {variant.name: variant for variant in (REENTRANT, NON_REENTRANT)}
@@ -72,7 +72,7 @@ def judge(
                 refuse_lazy(subject.state)
             scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
             shows = sys.stderr.isatty() if progress is None else progress
-            return Judge(subject, [OWN] if own else chosen, list(ignore), seed, shows).judge(scenarios)
+            return Trier(subject, [OWN] if own else chosen, list(ignore), seed, shows).judge(scenarios)
         finally:
             subject.end()
 

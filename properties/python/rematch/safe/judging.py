@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from rematch.safe import findings
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
-from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, SWITCH_ADDS, SWITCH_DROPS
+from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, SET_BY_CALLERS, SWITCH_ADDS, SWITCH_DROPS
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
@@ -38,6 +38,7 @@ _ONCE = (
 )
 """PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
 backward over a retained graph."""
+NOTHING_MOVES = "its forward changes nothing that a second one could find"
 _PROGRESS_AFTER = 2.0
 
 
@@ -94,12 +95,16 @@ class Judge:
             self._compare(replace(OTHERS_DRAW, others_draw=tuple(host)), self._seed)
             for seed in range(self._seed + 1, self._seed + 1 + MORE_SEEDS):
                 self._compare(FIRST, seed)
+        self.further()
         findings.merge(self.verdict.findings)
         self._measure()
         unseen = self._target.unseen | self._target.state.unseen
         verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
         verdict.seconds = time.monotonic() - self._begin
         return verdict
+
+    def further(self) -> None:
+        """For scenarios that some targets alone have."""
 
     def _first(self) -> Seen:
         target = self._target
@@ -122,7 +127,8 @@ class Judge:
         if plain.error:
             raise RuntimeError(f"the module fails without checkpointing, too: {plain.error}") from plain.failure
         again = run(target, FIRST, None, self._seed)
-        self._moves = bool(changes(before, target.state.leaves(target.copies)))
+        self._moved = {change.name for change in changes(before, target.state.leaves(target.copies))}
+        self._moves, self._before = bool(self._moved), before
         apart = differences(plain, again)
         if any(is_of_process(change.name) for change in apart):
             plain = self._plain[FIRST.name, self._seed] = again
@@ -236,7 +242,7 @@ class Judge:
         if not scenario.inputs_require_grad and self._variants == [OWN] and target.asked:
             return "the inputs that were handed over require grad"
         if scenario.forwards > 1 and not self._moves:
-            return "its forward changes nothing that a second one could find"
+            return NOTHING_MOVES
         if scenario.only_first_input and len(target.grads) < 2:
             return "it has one input"
         if scenario.frozen and self._trainable < 3:
@@ -259,6 +265,10 @@ class Judge:
 
     def _compare(self, scenario: Scenario, seed: int) -> None:
         plain = self._plain_run(scenario, seed)
+        if plain.error and self._target.rolls and scenario.has_others:
+            # Not all integers may change places, such as extents.
+            self._target.rolls = False
+            plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
         if plain.error:
             return self.verdict.not_tried.append(
                 (scenario.name, f"fails without checkpointing, too: {plain.error[:200]}")
@@ -300,8 +310,14 @@ class Judge:
                 self._differs[variant.name] = {change.name for change in found}
             if found and not scenario.compiled:
                 found = self._repeatable(scenario, variant, seed, plain, seen, found)
+            if scenario.later:
+                # What is only noted, such as how long a forward took, is right.
+                known = self._differs.get(variant.name, ())
+                found = [c for c in found if c.kind in COMPUTED and c.name not in known]
             if found and scenario.compiled:
-                self._blame_compiler(scenario, variant, found)
+                self._blame(Diagnosis(COMPILED, ""), scenario, variant, found)
+            elif found and scenario.sets:
+                self._blame(Diagnosis(SET_BY_CALLERS, scenario.sets), scenario, variant, found)
             elif found:
                 self._explain(scenario, variant, seed, plain, found)
         return None
@@ -313,14 +329,14 @@ class Judge:
         findings.add(self.verdict.findings, Diagnosis(ENDLESS, why, (change,)), variant, scenario)
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
-    def _blame_compiler(self, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
-        """Of what differs when it is compiled, only that which does not without."""
+    def _blame(self, what: Diagnosis, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
+        """For what differs in this scenario, and does not in a training step without."""
         alone = [change for change in found if change.name not in self._differs.get(variant.name, ())]
         for finding in self.verdict.findings if len(alone) < len(found) else ():
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
                 finding.shown.append((variant, scenario))
         if alone:
-            findings.add(self.verdict.findings, Diagnosis(COMPILED, "", tuple(alone), ""), variant, scenario)
+            findings.add(self.verdict.findings, replace(what, explains=tuple(alone)), variant, scenario)
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
         """Without what is the same in float64."""

@@ -8,12 +8,14 @@ import os
 import signal
 import sys
 import threading
-import time
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
+
+# Bound here, as a tape may replace that of the module.
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -239,12 +241,12 @@ def stopped_after(seconds: float) -> Iterator[None]:
         return
     handler = signal.getsignal(signal.SIGALRM)
 
-    begin, last = time.thread_time(), (None, 0, 0.0)
+    begin, last = thread_time(), (None, 0, 0.0)
 
     def stop(number: int, frame: Any) -> None:
         # Neither computed for so long, nor waited at one place: the machine is busy.
         nonlocal last
-        before, last = last, (frame, frame.f_lasti, time.thread_time())
+        before, last = last, (frame, frame.f_lasti, thread_time())
         waits = before[:2] == last[:2] and last[2] - before[2] < _NOTHING
         if not waits and last[2] - begin < seconds:
             return

@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from rematch.journal import regions
 from rematch.safe import wide
+from rematch.safe.callers import set_anew, set_by_callers
 from rematch.safe.generators import random_leaves, seed_all
 from rematch.safe.process import DoesNotEnd, stopped_after, why_not_stopped
 from rematch.safe.scenarios import Scenario, Variant
@@ -157,7 +158,9 @@ class _Step:
             losses += self._forward(args, kwargs, number + forward, where)
         for generator in scenario.others_draw:
             (np.random if generator == "numpy" else random).random()
-        self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
+        sets = set_anew(set_by_callers(self._target.state)[scenario.sets]) if scenario.sets else nullcontext()
+        with sets:
+            self._backward(sum((part for part in losses if part is not None and part.requires_grad), torch.zeros(())))
         for where, returned in self._returned:
             tensors = State({"output": returned}).tensors()
             found = {n: copied(t) for n, t in tensors.items()} | _answers(returned)
@@ -171,7 +174,9 @@ class _Step:
                 seen.values[name + where] = Leaf(kind, held.value, held.owner)
 
     def _inputs(self, number: int) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
-        return self._target.inputs(self._scenario.grads_of(self._target.grads), number, self._in_float64)
+        scenario, target = self._scenario, self._target
+        length = scenario.lengths[number] if number < len(scenario.lengths) else 0
+        return target.inputs(scenario.grads_of(target.grads), number, self._in_float64, length=length)
 
     def _forward(self, args: list[Any], kwargs: dict[str, Any], number: int, where: str) -> list[Tensor | None]:
         """Parts of the loss."""
@@ -206,6 +211,8 @@ class _Step:
         if not isinstance(loss, Tensor) or not loss.requires_grad:
             return
         self._calls.backward()
+        if self._target.tape is not None:
+            self._target.tape.backward()
         for i in range(self._scenario.backwards):
             keep = i + 1 < self._scenario.backwards
             if self._in_float64:

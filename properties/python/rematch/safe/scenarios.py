@@ -55,9 +55,15 @@ class Scenario:
     steps: int = 1
     forwards: int = 1
     """Forwards, each with inputs of its own, whose losses are added up for one backward."""
+    lengths: tuple[int, ...] = ()
+    """The lengths of the sequence in each forward; 0: as it was handed over."""
     unused_forward: bool = False
     others_draw: tuple[str, ...] = ()
     """From which generators others draw between the forward and its backward: "numpy", "random"."""
+    sets: str = ""
+    """An attribute of modules that a caller sets to another value between the forward and the backward."""
+    later: bool = False
+    """The backward reads another time and another load of the system than the forward."""
     documented: str = ""
     """PyTorch documents what goes wrong there: how one gets there, in words."""
     reentrant: bool = True
@@ -72,8 +78,14 @@ class Scenario:
 
     @property
     def excuse(self) -> str:
-        """What one may leave, so that what is wrong here is wrong nowhere: a policy, or a use that PyTorch warns of."""
-        return self.policy_text or self.documented
+        """What one may leave, so that what is wrong here is wrong nowhere: a policy, a use that PyTorch warns of, or
+        setting what the forward reads too early."""
+        return self.policy_text or self.documented or (self.name if self.sets else "")
+
+    @property
+    def has_others(self) -> bool:
+        """Whether some forwards have other inputs than those that were handed over."""
+        return self.unused_forward or max(self.microbatches, self.steps, self.forwards) > 1
 
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
         """Sets modes, and which parameters train."""
@@ -158,6 +170,20 @@ SCENARIOS = (
 def compiled_by(backend: Backend) -> Scenario:
     """A training step of what a backend of torch.compile() makes of the target, plain and checkpointed."""
     return Scenario(f"compiled by {getattr(backend, '__name__', backend)}", compiled=backend, reentrant=False)
+
+
+def set_between(attribute: str) -> Scenario:
+    """A training step in which a caller sets an attribute anew before the backward."""
+    return _AS_FIRST(f"{attribute} set between a forward and its backward", sets=attribute)
+
+
+LENGTHS = Scenario("two forwards of other lengths before one backward", forwards=2)
+"""For modules that take sequences."""
+LATER = Scenario("a backward at another time, with another load and other free memory", later=True)
+"""For modules that read clocks, the load or the memory of the system."""
+def with_arguments(*names: str) -> Scenario:
+    """A training step with arguments that were left at None."""
+    return Scenario(f"one training step with {' and '.join(names)}")
 
 
 OTHERS_DRAW = Scenario("others draw between forward and backward")

@@ -1,4 +1,4 @@
-"""The clock and the randomness of the system, replaced by numbers that repeat."""
+"""The clocks, the randomness and the load of the system, replaced by numbers that repeat."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import datetime
 import hashlib
 import os
 import random
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 from unittest import mock
 
@@ -17,22 +18,56 @@ import torch
 
 _SECONDS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
 _STEP = 1_000_000
+_LATER = 401 * 86_400 + 7 * 3_600 + 13 * 60 + 31
+"""Seconds in which the second, the minute, the hour, the day and the year change, also where only odd and even count."""
+_LOADS = {
+    "os": ("getloadavg",),
+    "gc": ("get_count",),
+    "resource": ("getrusage",),
+    "psutil": ("virtual_memory", "swap_memory", "cpu_percent", "getloadavg", "Process.memory_info"),
+    "torch.cuda": ("mem_get_info", "memory_allocated", "memory_reserved", "max_memory_allocated"),
+}
+_READS = {"urandom", "localtime", "gmtime", "ctime", "strftime", "now", "utcnow", "today"}
+_READS |= {*_SECONDS, *(f"{name}_ns" for name in _SECONDS)}
+_READS |= {name.rpartition(".")[2] for names in _LOADS.values() for name in names}
+
+
+def may_read(functions: Iterable[FunctionType]) -> bool:
+    """Whether the code of a function names what is replaced."""
+
+    def names(code: CodeType) -> bool:
+        return not _READS.isdisjoint(code.co_names) or any(
+            names(inner) for inner in code.co_consts if isinstance(inner, CodeType)
+        )
+
+    return any(names(function.__code__) for function in functions)
 
 
 class Tape:
     """What a forward reads instead: the n-th read of a step gives the same in every run. A recomputation reads on,
-    as it would of the real ones."""
+    as it would of the real ones; where there is a `load`, long after, and so many times the load and the memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, load: float = 0) -> None:
         self.log: list[str] = []
         """What was read, in order."""
+        self._load, self._later = load, False
+        self._loads: dict[str, Any] = {}
         self._step = 0
         self._at: dict[str, int] = {}
 
+    @property
+    def reads_loads(self) -> bool:
+        """Whether the load or the memory of the system was ever read."""
+        return bool(self._loads)
+
     def wind(self, step: int) -> None:
         """To the place where a step begins: what the recomputations of the one before have read moves nothing."""
-        self._step = step
+        self._step, self._later = step, False
         self._at.clear()
+
+    def backward(self) -> None:
+        """The backward of a step begins."""
+        self._later = bool(self._load)
 
     @contextmanager
     def playing(self, functions: list[FunctionType]) -> Iterator[None]:
@@ -53,13 +88,39 @@ class Tape:
 
     def _sources(self) -> Iterator[tuple[Any, str, Any]]:
         for name in _SECONDS:
-            yield time, name, lambda name=name: 1.0 + 0.37 * self._next(f"time.{name}")
-            yield time, f"{name}_ns", lambda name=name: 1_000_000_007 + 370_000_003 * self._next(f"time.{name}_ns")
+            yield time, name, lambda name=name: self._now(f"time.{name}")
+            yield time, f"{name}_ns", lambda name=name: int(1e9 * self._now(f"time.{name}_ns"))
+        for name in ("localtime", "gmtime", "ctime"):
+            yield time, name, self._at_time(name, getattr(time, name))
+        strftime, local = time.strftime, time.localtime
+        yield time, "strftime", lambda form, when=None: strftime(form, local() if when is None else when)
         for module, name in ((os, "urandom"), (random, "_urandom")):
             yield module, name, self._bytes
         for module in (torch, torch.random):
             yield module, "seed", self._seed
         yield datetime, "datetime", self._datetime()
+        yield datetime, "date", self._date()
+        for of, names in _LOADS.items():
+            for path in names if of in sys.modules else ():
+                place, _, name = path.rpartition(".")
+                owner = getattr(sys.modules[of], place) if place else sys.modules[of]
+                if hasattr(owner, name):
+                    yield owner, name, self._load_of(f"{of}.{path}", getattr(owner, name))
+
+    def _now(self, name: str) -> float:
+        return 1.0 + 0.37 * self._next(name) + (_LATER if self._later else 0)
+
+    def _at_time(self, name: str, real: Callable[[Any], Any]) -> Callable[..., Any]:
+        return lambda seconds=None: real(self._now(f"time.{name}") if seconds is None else seconds)
+
+    def _load_of(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(*args: Any, **kwargs: Any) -> Any:
+            self.log.append(name)
+            if name not in self._loads:
+                self._loads[name] = real(*args, **kwargs)
+            return _times(self._load if self._later else 1, self._loads[name])
+
+        return read
 
     def _seed(self) -> int:
         seed = self._next("torch.seed")
@@ -67,15 +128,33 @@ class Tape:
         return seed
 
     def _datetime(self) -> type:
-        read = self._next
+        now = self._now
         start = datetime.datetime(2001, 1, 1)
 
         class Datetime(datetime.datetime):
             @classmethod
             def now(cls, tz: Any = None) -> Any:
-                return (start + datetime.timedelta(seconds=0.37 * read("datetime.now"))).replace(tzinfo=tz)
+                return (start + datetime.timedelta(seconds=now("datetime.now"))).replace(tzinfo=tz)
+
+            @classmethod
+            def utcnow(cls) -> Any:
+                return cls.now()
+
+            @classmethod
+            def today(cls) -> Any:
+                return cls.now()
 
         return Datetime
+
+    def _date(self) -> type:
+        now, start = self._now, datetime.date(2001, 1, 1)
+
+        class Date(datetime.date):
+            @classmethod
+            def today(cls) -> Any:
+                return start + datetime.timedelta(seconds=now("date.today"))
+
+        return Date
 
     def _next(self, name: str) -> int:
         self.log.append(name)
@@ -84,3 +163,14 @@ class Tape:
 
     def _bytes(self, count: int) -> bytes:
         return hashlib.shake_128(str(self._next("os.urandom")).encode()).digest(count)
+
+
+def _times(load: float, value: Any) -> Any:
+    """Numbers, alone or in a tuple with names or without, so many times as large; 0, where nothing is in use, becomes
+    much where the load is higher."""
+    if isinstance(value, tuple):
+        parts = [_times(load, part) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if not isinstance(value, (int, float)):
+        return value
+    return type(value)(value * load if value or load <= 1 else 2**33)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from rematch.journal.regions import why
 from rematch.safe import wide
 from rematch.safe.generators import random_states, seed_all, set_random_states
+from rematch.safe.lengths import length_of, stretched
 from rematch.safe.process import Process
 from rematch.safe.state import State
 from rematch.safe.tape import Tape
@@ -38,6 +39,8 @@ class Target:
         """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
         self.common: set[str] | None = None
         """Names of the outputs that are returned with the switch off and on; None: all are."""
+        self.rolls = True
+        """Tokens change places from one microbatch to the next."""
         self.copies = Copies()
         self.slowest = -1.0
         """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
@@ -59,6 +62,16 @@ class Target:
         """The inputs that get gradients: those that require grad, all floating ones where none does."""
 
     @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors that are handed over, by name."""
+        return self._given()
+
+    @property
+    def length(self) -> int:
+        """The length of the sequence that is handed over; 0 where none is."""
+        return length_of(self._given())
+
+    @property
     def name(self) -> str:
         """What the report calls it."""
         function = self.function
@@ -75,6 +88,15 @@ class Target:
             self.state = State(self._roots()).kept()
         self.state.restore()
         seed_all(seed)
+
+    @contextmanager
+    def given_also(self, more: Mapping[str, Tensor]) -> Iterator[None]:
+        """Within, arguments by name come with the others."""
+        own, self.kwargs = self.kwargs, {**self.kwargs, **more}
+        try:
+            yield
+        finally:
+            self.kwargs = own
 
     def loss_of(self, returned: Any, weigh: bool = True) -> Tensor | None:
         """Where none was given: the model's own, or a sum of the outputs, weighted or, so that it needs no memory, not.
@@ -96,17 +118,27 @@ class Target:
         set_random_states(self.before)
 
     def inputs(
-        self, grads: Sequence[str], microbatch: int, in_float64: bool = False, own_gradients: bool = True
+        self,
+        grads: Sequence[str],
+        microbatch: int,
+        in_float64: bool = False,
+        own_gradients: bool = True,
+        length: int = 0,
     ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
         """Fresh arguments, and the leaves among them that get gradients by name. What is passed
-        are copies of leaves, as activations are, so that they may be written in place. `own_gradients`: no two leaves
-        share a gradient."""
+        are copies of leaves, as activations are, so that they may be written in place. Each microbatch has other
+        values; where there is a `length`, the sequence has it. `own_gradients`: no two leaves share a gradient."""
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
-        for name, t in self._given().items():
-            fresh = wide.widened(t.detach().clone()) if in_float64 else t.detach().clone()
+        given = self._given()
+        values = stretched(given, length) if length else given
+        for name, t in given.items():
+            fresh = values[name].detach().clone()
+            fresh = wide.widened(fresh) if in_float64 else fresh
             if microbatch and name in self.floats:
                 fresh = fresh * (1 + microbatch / 2)
+            elif microbatch and self.rolls and _are_tokens(fresh):
+                fresh = fresh.roll(microbatch, -1)
             if name in grads:
                 leaves[name] = fresh.detach().requires_grad_()
                 # Two leaves may get one tensor as their gradients, to which the next backward adds twice
@@ -144,6 +176,14 @@ class Target:
         roots: dict[str, Any] = {"": self.function}
         roots.update(State(self._arguments()).modules())
         return roots
+
+
+def _are_tokens(t: Tensor) -> bool:
+    """Whether these are numbers that may change places, and no mask or offsets."""
+    numbers = not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool) and t.layout == torch.strided
+    if not numbers or t.is_nested or t.is_meta or t.numel() < 2 or t.max() < 2:
+        return False
+    return t.dim() > 1 or bool((t.diff() < 0).any() and (t.diff() > 0).any())
 
 
 def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -190,12 +190,24 @@ SWITCH_ADDS = Cause(
     "With its own switch on, the model also returns {name}",
     "Compare the code behind the switch with the code without it.",
 )
+SWITCH_HANDS = Cause(
+    "switch-hands-others",
+    "With its own switch on, the model hands other arguments to {name}",
+    "Compare the call of checkpoint() with the one without: names, order and defaults of what is handed over.",
+)
 
 ENDLESS = Cause(
     "does-not-end",
     "The checkpointed run does not end, and the plain run does: {name}",
     "Return clone() of what is no result of the region, such as a parameter or a cached tensor, or use "
     "use_reentrant=False; release a lock in a with statement, as early stop leaves the forward by an exception.",
+)
+SET_BY_CALLERS = Cause(
+    "set-by-callers",
+    "The forward reads {name}, which callers set: where it is set anew before the backward, the recomputation reads the "
+    "later value",
+    "Pass it in as an argument, or set it anew after backward() has returned: also not between two forwards whose "
+    "losses share a backward.",
 )
 COMPILED = Cause(
     "compiler",

@@ -12,6 +12,7 @@ from torch import Tensor
 from rematch.safe.causes.cause import Cause, StateRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import BACKWARD, CALLER, FORWARD, Digest, Evidence
+from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -409,7 +410,7 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
         return EARLY_STOP
     by = evidence.by(name)
     if evidence.scenario.forwards > 1 and change.kind != GENERATOR and name not in evidence.differ_alone:
-        if evidence.overtaken and by != BACKWARD:
+        if (evidence.overtaken or _right_alone(evidence)) and by != BACKWARD:
             return OVERTAKEN
         if evidence.fork is None:
             return LEFT_BY_EARLIER
@@ -419,6 +420,12 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
         return LOSSY_HOOKS if change.kind == ARGUMENT and _tensors(change) else IN_BACKWARD
     found = (cause for cause, kinds, rule in RULES if change.kind in kinds and rule(change, evidence))
     return next(found, _OTHERWISE.get(change.kind))
+
+
+def _right_alone(evidence: Evidence) -> bool:
+    """Whether what is computed differs, and does not where one forward comes before one backward."""
+    computed = {unnumbered(c.name) for c in evidence.differences if c.kind in (OUTPUT, GRADIENT)}
+    return bool(computed) and computed.isdisjoint(evidence.differ_alone)
 
 
 def in_container(change: Change, among: Sequence[Change]) -> Change:
