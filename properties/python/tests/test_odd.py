@@ -121,7 +121,9 @@ def test_options_of_checkpoint_accuse_nothing(options):
     assert verdict_of(Block(), scenarios=SCENARIOS, variants=[variant]).safe
 
 
-def test_debug_that_is_on_around_accuses_nothing():
+def test_debug_that_is_on_around_accuses_nothing(monkeypatch):
+    # pytest keeps what is logged, and so the tensors in it.
+    monkeypatch.setattr(logging.getLogger("LoggingTensor"), "propagate", False)
     with set_checkpoint_debug_enabled(True):
         assert verdict_of(Block(), scenarios=SCENARIOS).safe
 
