@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Masked(Inner):
-
     def __init__(self) -> None:
         super().__init__()
         self.mask = None

@@ -108,6 +108,18 @@ def test_a_model_that_holds_less_has_no_finding_about_its_memory():
     assert own.safe and own.saved["own"] < own.saved["plain"] and not own.findings
 
 
+class Twice(nn.Module):
+    save_memory = False
+
+    def forward(self, x):
+        return (checkpoint(torch.sin, x * 2, use_reentrant=False) if self.save_memory else (x * 2).sin()) * 3
+
+
+def test_a_batch_is_the_callers():
+    x = torch.randn(4, 4, requires_grad=True)
+    assert judge_model(Twice(), x, switch="save_memory").own.saved == {"plain": x.nbytes, "own": x.nbytes}
+
+
 @pytest.mark.parametrize(
     ("model", "cause"), [(GraphOfAFrozenTower, "switch-keeps-more"), (OnlyOnce, "no-longer-checkpointed")]
 )

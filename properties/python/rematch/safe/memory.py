@@ -214,7 +214,8 @@ class _Steps:
         if target.tape is not None:
             target.tape.wind(0)
         given = list(State(named_arguments(args, kwargs)).tensors().values())
-        meter.belongs("the batch", [*leaves.values(), *(given if target.is_model else ())])
+        batch = given if target.is_model else []
+        meter.belongs("the batch", [*leaves.values(), *batch])
         before = meter.live
         meter.belongs("activations that are handed over", given)
         del given
@@ -238,6 +239,7 @@ class _Steps:
             del loss
         step.regions = meter.journal.count - count
         step.peak = mark.most - before
+        batch.clear()
         leaves.clear()
         for parameter in target.state.trainable().values():
             parameter.grad = None

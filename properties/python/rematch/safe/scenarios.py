@@ -181,6 +181,8 @@ LENGTHS = Scenario("two forwards of other lengths before one backward", forwards
 """For modules that take sequences."""
 LATER = Scenario("a backward at another time, with another load and other free memory", later=True)
 """For modules that read clocks, the load or the memory of the system."""
+
+
 def with_arguments(*names: str) -> Scenario:
     """A training step with arguments that were left at None."""
     return Scenario(f"one training step with {' and '.join(names)}")

@@ -48,7 +48,9 @@ class Trier(Judge):
             else:
                 unknown.append(name)
         if unknown:
-            self.verdict.not_tried.append((f"arguments that are None: {listed(unknown)}", "what they may be is not known"))
+            self.verdict.not_tried.append(
+                (f"arguments that are None: {listed(unknown)}", "what they may be is not known")
+            )
         if found:
             scenario = with_arguments(*found)
             with target.given_also(found):
