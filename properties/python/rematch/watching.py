@@ -73,7 +73,8 @@ class Finding:
 
 class Watch(Regions):
     """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations, and
-    `rounded` those of them in which a result was off by a rounding that was not told."""
+    `rounded` those of them in which a result was off by a rounding that was not told; `regions` counts the calls of
+    checkpoint() in the last watched forward."""
 
     def __init__(
         self,
@@ -97,6 +98,7 @@ class Watch(Regions):
         self._lock = threading.Lock()
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
+        self.regions = self._counted = 0
         self._modes: dict[int, Computations] = {}
         if _compiled(model):
             self._unseen("anything, because the model is compiled")
@@ -139,13 +141,16 @@ class Watch(Regions):
             self._unseen(f"what compiled modules compute {named}")
         self.steps_watched += 1
         self._modules = Modules(model)
-        self._forward = True
+        self._forward, self._counted = True, self.count
         self._listen()
 
     def _leave(self, *_: Any) -> None:
         if self._forward:
             self._forward = False
             self._listen(-1)
+            self.regions, before = self.count - self._counted, self.regions
+            if before and not self.regions and sys.exc_info()[0] is None:
+                self._unseen(f"a call of checkpoint() in step {self.steps}, after {before} in a watched step before")
 
     def _listen(self, change: int = 1) -> None:
         """Recomputations listen as well, for the checkpoints within them; those of several devices run at once."""
