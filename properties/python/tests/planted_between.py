@@ -290,3 +290,14 @@ class IsSetForALog(Inner):
     def forward(self, x):
         self.log = f"step {self.step}"
         return self.inner(x).tanh()
+
+
+@sound()
+class TakesWhatItsBaseHolds(nn.LayerNorm):
+    """The constructor of a class of PyTorch sets what the forward reads."""
+
+    def __init__(self) -> None:
+        super().__init__(4)
+
+    def forward(self, x):
+        return nn.functional.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps * 2).tanh()

@@ -85,10 +85,14 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
     methods: dict[str, _Method] = {}
     held: set[str] = set()
     for base in kind.__mro__:
-        # Those that packages have beside forwards, such as for saving, set nothing that a forward reads.
-        if is_library(base.__module__) or (is_installed(base) and "forward" not in vars(base)):
-            continue
         tree = _classes(getattr(sys.modules.get(base.__module__), "__file__", None) or "").get(base.__qualname__)
+        # Methods of PyTorch's, and those that packages have beside forwards, such as for saving, are not for callers.
+        if is_library(base.__module__) or (is_installed(base) and "forward" not in vars(base)):
+            if tree is not None:
+                inherited: dict[str, _Method] = {}
+                _read_class(tree, inherited, held)
+                held |= {name for method in inherited.values() for name in method.writes}
+            continue
         if tree is None:
             # Without its source nobody knows who sets what.
             return {}

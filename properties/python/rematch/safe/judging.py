@@ -300,7 +300,8 @@ class Judge:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 findings.remark(self.verdict.findings, SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
-            found = [c for c in found if c not in dropped]
+            # What callers set may be there for a log: what a forward notes of it is no number.
+            found = [c for c in found if c not in dropped and (not scenario.sets or c.kind in COMPUTED)]
             if found and (seen.reentrant or self._target.common is not None) and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
             if found and seen.error and (scenario.policy or any(text in seen.error for text in _ONCE)):
