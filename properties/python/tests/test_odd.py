@@ -122,7 +122,8 @@ def test_options_of_checkpoint_accuse_nothing(options):
 
 
 def test_debug_that_is_on_around_accuses_nothing(monkeypatch):
-    # pytest keeps what is logged, and so the tensors in it.
+    # pytest keeps what is logged, and so the tensors in it: its handlers are at the root, or at what does not propagate.
+    monkeypatch.setattr(logging.getLogger("LoggingTensor"), "handlers", [])
     monkeypatch.setattr(logging.getLogger("LoggingTensor"), "propagate", False)
     with set_checkpoint_debug_enabled(True):
         assert verdict_of(Block(), scenarios=SCENARIOS).safe
