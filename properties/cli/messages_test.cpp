@@ -131,7 +131,7 @@ TEST_CASE("conform says how long everything would take, and hunts in nothing") {
   // So many minutes as there are subjects.
   const std::size_t count = Json::parse(run("subjects --json").out).size();
   CHECK(count > 60);
-  CHECK(contains(o.out, "0.9 hours"));
+  CHECK(contains(o.out, "0.8 hours"));
 }
 
 TEST_CASE("a hunt that is stopped does not wait for a subject that gives no answer") {
