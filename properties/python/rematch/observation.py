@@ -34,9 +34,9 @@ class Observation:
     names: tuple[str, ...]
     draws: list[Draw] = field(default_factory=list)
     saved_bytes: int = 0
-    """Bytes of the storages that were kept for backwards, each once, by whomever: autograd, hooks on saved tensors,
-    selective policies. Those of parameters and buffers are left out, what recomputations keep, and, where hooks keep
-    them, numbers and what was there before."""
+    """Bytes of the storages that are kept for backwards by autograd, hooks on saved tensors or selective policies, each
+    counted once. Parameters, buffers and what recomputations keep are not counted; of what hooks keep, neither are
+    tensors without dimensions and those that were there before."""
     _ran: Counter[str] = field(default_factory=Counter)
     _ran_again: Counter[str] = field(default_factory=Counter)
 
@@ -56,8 +56,8 @@ class Observation:
 
 
 class _Counter(StorageMeter):
-    """Counts what a journal tells. Autograd tells of what it keeps, unless hooks of somebody else's take it; what
-    those keep, or policies and regions, is what was made in a forward and lives just until its backward ends."""
+    """Counts what a journal tells. A hook counts what autograd saves. Where hooks of the user's, policies or regions
+    keep tensors, that hook sees none of them: they were made in a forward, and die in its backward."""
 
     journal: Journal
 
@@ -66,14 +66,16 @@ class _Counter(StorageMeter):
         self.seen = seen
         self._own = {s._cdata for t in (*model.parameters(), *model.buffers()) for s in storages(t)}
         self._packed: dict[int, Any] = {}
-        self._needed: list[Allocation] = []
+        self._needed: dict[int, Allocation] = {}
+        self._numbers: set[int] = set()
+        """Allocations of results without dimensions: the loss lives until the backward ends as well."""
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
         """Within, autograd tells of what it keeps; afterwards all bytes are counted."""
         with saved_tensors_hooks(self._pack, lambda t: t):
             yield
-        beside = sum(one.bytes for one in self._needed if one.died is not None)
+        beside = sum(one.bytes for one in self._needed.values() if one.died is not None)
         self.seen.saved_bytes = beside + sum(storage.nbytes() for storage in self._packed.values())
 
     def _pack(self, t: Tensor) -> Tensor:
@@ -89,14 +91,14 @@ class _Counter(StorageMeter):
     def before(self, op: Operator) -> None:
         super().before(op)
         if self.phase == FORWARD and self.journal.phase == BACKWARD:
-            live = [one for one in self.curve.allocations if one.died is None and one.phase == FORWARD]
-            self._needed += [one for one in live if one not in self._needed and one.module]
+            live = (one for one in self.curve.allocations if one.died is None and one.phase == FORWARD)
+            self._needed |= {id(one): one for one in live if id(one) not in self._numbers}
         self.phase = self.journal.phase
 
     def after(self, op: Operator) -> None:
-        # The loss lives until the backward ends, too: a number is not counted.
-        self.module = "" if all(t.dim() == 0 for t in op.made()) else "kept"
         super().after(op)
+        made = (self.allocation(storage) for t in op.made() if t.dim() == 0 for storage in storages(t))
+        self._numbers |= {id(one) for one in made if one is not None and one.born == len(self.curve.live) - 1}
         if op.draws:
             self.seen.draws.append(Draw(op.name, self.journal.module, self.journal.recomputes))
 

@@ -81,7 +81,8 @@ class Region:
     non-reentrant variant, which returns past us."""
 
     def let_go(self) -> None:
-        """What it took and returned is there while it runs: who looks on holds no memory."""
+        """Forgets arguments and results, which are there for listeners while the region runs: a listener must not keep
+        memory alive."""
         self.args, self.kwargs, self.returned = (), {}, None
 
 

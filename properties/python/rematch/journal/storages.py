@@ -122,7 +122,7 @@ class StorageMeter(Reader):
                     one.gradient = True
 
     def allocation(self, storage: Any) -> Allocation | None:
-        """That of a storage; None where it was never seen."""
+        """Returns the allocation of a storage; None where the storage was never seen."""
         known = self._known.get(storage._cdata)
         return None if known is None else known[1]
 

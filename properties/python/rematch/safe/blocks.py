@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -10,6 +10,12 @@ from torch import nn
 
 from rematch.journal.regions import Region, Regions
 from rematch.safe.state import State
+
+
+def outermost(region: Region, names: Mapping[nn.Module, str]) -> str:
+    """The name of the outermost module that checkpoint() got; empty where it got none of `names`, or the model."""
+    modules = State({"": region.function}).modules().values()
+    return next((names[module] for module in modules if names.get(module)), "")
 
 
 class Wrapped(Regions):
@@ -21,12 +27,9 @@ class Wrapped(Regions):
         self._of = {module: name for name, module in model.named_modules()}
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        for module in State({"": region.function}).modules().values():
-            name = self._of.get(module)
-            if name:
-                if name not in self.names:
-                    self.names.append(name)
-                return
+        name = outermost(region, self._of)
+        if name and name not in self.names:
+            self.names.append(name)
 
 
 def repeated_children(model: nn.Module) -> list[str]:

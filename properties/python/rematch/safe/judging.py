@@ -19,7 +19,7 @@ from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
-from rematch.safe.held import judge_memory
+from rematch.safe.judging_memory import judge_memory
 from rematch.safe.process import is_of_process
 from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode

@@ -17,6 +17,7 @@ from rematch.journal import regions
 from rematch.journal.journal import FORWARD, RECOMPUTATION, Journal
 from rematch.journal.operators import Execution, Operator
 from rematch.journal.storages import Allocation, StorageMeter, storages
+from rematch.safe.blocks import outermost
 from rematch.safe.generators import seed_all
 from rematch.safe.process import DoesNotEnd
 from rematch.safe.run import called, patience_with
@@ -25,7 +26,7 @@ from rematch.safe.state import State
 from rematch.safe.target import Target, named_arguments
 
 STEPS, MORE = 2, 2
-"""So many steps are counted, and so many more where the second leaves more behind than the first."""
+"""How many steps are counted, and how many more where the second leaves more behind than the first."""
 
 
 @dataclass
@@ -74,8 +75,6 @@ class Footprint:
     """Names of modules whose results require grad."""
     policies: dict[str, Policy] = field(default_factory=dict)
     """By the name of context_fn."""
-    reentrant: bool = False
-    """A region had use_reentrant=True."""
     error: str = ""
 
     @property
@@ -147,22 +146,19 @@ class _Meter(StorageMeter):
     def leaves(self, module: str, returned: Any) -> None:
         if any(leaf.requires_grad for leaf in tree_leaves(returned) if isinstance(leaf, Tensor)):
             self._seen.recorded.add(module)
-        # A result belongs to who asked for it.
+        # A result counts as memory of the module that called.
         for one in self._of(returned):
             if one.module == module:
                 one.module = self.journal.module
 
     def begins(self, execution: Execution) -> None:
         self._depth += 1
-        self._seen.reentrant |= execution.region.reentrant
         if execution.recomputes:
             return
         self._taken |= {id(one) for one in self._of((execution.region.args, execution.region.kwargs))}
-        for module in State({"": execution.region.function}).modules().values():
-            if name := self._names.get(module):
-                if name not in self._seen.checkpointed:
-                    self._seen.checkpointed.append(name)
-                break
+        name = outermost(execution.region, self._names)
+        if name and name not in self._seen.checkpointed:
+            self._seen.checkpointed.append(name)
 
     def ends(self, execution: Execution) -> None:
         self._depth -= 1
