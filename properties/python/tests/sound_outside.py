@@ -139,7 +139,7 @@ def detaches_in_both(self, x):
 @sound()
 def threads_in_any_order(self, x):
     """The order in which threads end is noise."""
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        waits = [pool.submit(time.sleep, 0.0001 * (i % 2)) for i in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        waits = [pool.submit(time.sleep, 0.0001 * (i % 2)) for i in range(32)]
         self.ended = [waits.index(wait) for wait in concurrent.futures.as_completed(waits)]
     return self.inner(x).tanh()

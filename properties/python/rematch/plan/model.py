@@ -79,6 +79,7 @@ def plan_model(
         options = {STORED: None, CHECKPOINTED: None, **policies}
     turn = switch or _own_switch(model)
     target = Target(model, args, kwargs or {}, loss=loss, switch=turn)
+    target.is_model = True
     # Each step begins with a collection: it need not look at what was there before, which takes it half a second.
     gc.collect()
     frozen = gc.get_freeze_count()

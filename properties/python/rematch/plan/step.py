@@ -118,7 +118,11 @@ class Step:
     def _once(self, args: Any, kwargs: Any, optimizer: Any, seen: Measured, meter: Meter | None) -> None:
         begin = self._now()
         returned = self.model(*args, **kwargs)
-        loss = self.target.loss(returned) if self.target.loss is not None else loss_of(returned)
+        loss = self.target.loss_of(returned, weigh=False)
+        if loss is None:
+            raise ValueError(
+                "nothing that the model returns requires grad: hand over loss=, a function of what it returns"
+            )
         if not self.is_fake and meter is not None:
             seen.numbers["the loss"] = repr(loss.item())
         del returned
@@ -163,17 +167,6 @@ class Step:
         found = {f"gradient of {n}": _hash(p.grad) for n, p in self.model.named_parameters() if p.grad is not None}
         found.update({f"buffer {n}": _hash(b) for n, b in self.model.named_buffers()})
         return found
-
-
-def loss_of(returned: Any) -> Tensor:
-    """The loss that a model returns, or the sum of what it returns. Raises ValueError where there is neither."""
-    loss = getattr(returned, "loss", None)
-    if isinstance(loss, Tensor):
-        return loss
-    parts = [t for t in tree_leaves(returned) if isinstance(t, Tensor) and t.requires_grad]
-    if not parts:
-        raise ValueError("nothing that the model returns requires grad: hand over loss=, a function of what it returns")
-    return sum((t.abs().sum() if t.is_complex() else t.sum() for t in parts[1:]), parts[0].sum())
 
 
 class _Storages(StorageMeter):

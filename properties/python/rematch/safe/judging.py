@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ from rematch.safe.verdict import Finding, Verdict
 
 MORE_SEEDS = 8
 """So many further seeds where the randomness of the host may decide what runs."""
+_MORE_RUNS = 6
+"""So many further runs of each side before a state is accused. Noise with two values is accused where each side repeats
+its own in all of them: for no probability p is 2 p^7 (1-p)^8 more than 1 in 10,000."""
 _ONCE = (
     "only allowed to backward once on any region computed under selective activation checkpoint",
     "'_GeneratorContextManager' object has no attribute 'args'",
@@ -359,8 +363,9 @@ class Judge:
             self._plain[key] = run(self._target, scenario, None, seed)
         pairs = [(plain, self._plain[key])]
         if _signature(variant, found) not in self._known:
+            states = any(change.kind not in COMPUTED for change in found)
             for kind, one in (None, plain), (variant, seen):
-                pairs += [(one, run(self._target, scenario, kind, seed)) for _ in range(2)]
+                pairs += [(one, run(self._target, scenario, kind, seed)) for _ in range(_MORE_RUNS if states else 2)]
         apart: dict[str, str] = {}
         for one, other in pairs:
             why = f"it differs between two {'plain' if one is plain else 'checkpointed'} runs"
@@ -372,12 +377,11 @@ class Judge:
             if bool(one.error) != bool(other.error):
                 # That only some checkpointed runs fail is no noise either.
                 changed = [] if one is seen else [c for c in changed if c.kind == "error"]
-            differ = [c.name for c in changed]
-            apart |= {} if one.error and other.error else {name: why for name in differ if name not in apart}
+            apart |= {} if one.error and other.error else {_noisy(c): why for c in changed if _noisy(c) not in apart}
         for change in found:
-            if change.name in apart:
-                self.verdict.not_tried.append((f"{change.name}, {scenario.name}", apart[change.name]))
-        return [] if "error" in apart else [change for change in found if change.name not in apart]
+            if _noisy(change) in apart:
+                self.verdict.not_tried.append((f"{change.name}, {scenario.name}", apart[_noisy(change)]))
+        return [] if "error" in apart else [change for change in found if _noisy(change) not in apart]
 
     def _explain(self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, found: list[Change]) -> None:
         special = bool(scenario.policy or scenario.offload)
@@ -449,6 +453,11 @@ def _one_sided(found: Sequence[Change]) -> list[Change]:
     return alone + [
         c for c in held if any(n.startswith((f"{unnumbered(c.name)}[", f"{unnumbered(c.name)}.")) for n in names)
     ]
+
+
+def _noisy(change: Change) -> str:
+    """What is noise where this change is: of a list that threads fill in any order, single elements may agree."""
+    return change.name if change.kind in COMPUTED else re.split(r"[\[,]", change.name)[0]
 
 
 def _signature(variant: Variant, found: Sequence[Change]) -> tuple[str, ...]:

@@ -221,7 +221,7 @@ class _Steps:
         with regions.plain() if plain else nullcontext(), meter.journal.attached() if plain else meter.journal.open():
             with target.within():
                 returned = called(target, FIRST, self._variant)(*args, **kwargs)
-            loss = target.loss(returned) if target.loss is not None else target.loss_of(returned, weigh=False)
+            loss = target.loss_of(returned, weigh=False)
             del args, kwargs, returned
             own = 0
             if isinstance(loss, Tensor) and loss.requires_grad:

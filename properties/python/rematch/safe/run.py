@@ -203,7 +203,7 @@ class _Step:
         for name, t in beside.items():
             if t.is_floating_point():
                 seen.flags[name + where] = has_history(t)
-        loss = target.loss(returned) if target.loss is not None else target.loss_of(returned)
+        loss = target.loss_of(returned)
         # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
         return [loss, total_of([t for t in beside.values() if not t.is_leaf])]
 

@@ -99,8 +99,10 @@ class Target:
             self.kwargs = own
 
     def loss_of(self, returned: Any, weigh: bool = True) -> Tensor | None:
-        """Where none was given: the model's own, or a sum of the outputs, weighted or, so that it needs no memory, not.
-        Those that only one side of the switch returns, such as a cache, are left out."""
+        """The loss that was given. Without: the model's own, or a sum of the outputs, weighted or, so that it needs no
+        memory, not. Those that only one side of the switch returns, such as a cache, are left out."""
+        if self.loss is not None:
+            return self.loss(returned)
         own = None
         # The loss may be a property that refuses.
         with suppress(Exception):
