@@ -102,6 +102,81 @@ def reads_global_mask(self, x):
     return self.inner(x).masked_fill(~MASK, 0.0).tanh()
 
 
+OPTIONS = {"mask": MASK}
+
+
+def set_option(name, value):
+    OPTIONS[name] = value
+
+
+@planted("set-by-callers")
+def reads_global_dictionary(self, x):
+    return self.inner(x).masked_fill(~OPTIONS["mask"], 0.0).tanh()
+
+
+@planted("set-by-callers")
+class BufferIsWritten(Inner):
+    """By a method for callers, in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(4))
+
+    def rescale(self, scale):
+        self.scale.copy_(scale)
+
+    def forward(self, x):
+        return (self.inner(x).tanh() * self.scale).sin()
+
+
+@planted("set-by-callers")
+class EntryIsSet(Inner):
+    def __init__(self) -> None:
+        super().__init__()
+        self.context = {"scale": 2.0}
+
+    def enter(self, **context):
+        self.context.update(context)
+
+    def forward(self, x):
+        return (self.inner(x).tanh() * self.context["scale"]).sin()
+
+
+SETTERS = []
+
+
+@planted("set-by-callers")
+def variable_around_is_set():
+    """By a function beside the region."""
+    inner, scale = nn.Linear(4, 4), 1.0
+
+    def rescale(value):
+        nonlocal scale
+        scale = value
+
+    def forward(x):
+        return (inner(x).tanh() * scale).sin()
+
+    SETTERS.append(rescale)
+    return forward
+
+
+@sound()
+class BufferIsItsOwn(Inner):
+    """What __init__() writes in place is not for callers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(4))
+        self.reset()
+
+    def reset(self):
+        self.scale.fill_(2.0)
+
+    def forward(self, x):
+        return (self.inner(x).tanh() * self.scale).sin()
+
+
 plant(
     {
         "clock-or-entropy:AnotherMinute": lambda self, x: (self.inner(x) * (1 + int(time.time() // 60) % 2)).tanh(),

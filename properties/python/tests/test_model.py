@@ -206,3 +206,34 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
 def test_a_flag_that_is_handed_on_is_no_other_argument():
     verdict = judge(HandsSwitchOn(), torch.randn(2, 3, 4))
     assert "switch-hands-others" not in causes(verdict), verdict.report()
+
+
+class Decodes(Stack):
+    """A model that adds a key to a cache in each forward; its own checkpointing drops the cache, in evaluation as well
+    and without gradients."""
+
+    def forward(self, x, cache=()):
+        keys = [] if self.gradient_checkpointing else cache
+        if isinstance(keys, list):
+            keys.append(x.detach())
+        return super().forward(x) + sum(key.sum() for key in keys)
+
+
+def test_a_forward_alone_is_judged_with_its_cache_which_stays_as_it_was():
+    cache = [torch.ones(4), torch.ones(4)]
+    verdict = judge_model(Decodes(), X, kwargs={"cache": cache}, grad=False)
+    assert "switch-changes-more" in causes(verdict.own) and not verdict.blocks and len(cache) == 2
+    assert verdict.headline().startswith("Decodes without gradients is not safe to checkpoint (switch-changes-more")
+
+
+def test_a_model_that_checkpoints_nothing_without_gradients_is_judged_all_the_same():
+    class AsksForGradients(Decodes):
+        def forward(self, x, cache=()):
+            on, self.gradient_checkpointing = self.gradient_checkpointing, False
+            y = super().forward(x, cache) if not torch.is_grad_enabled() else through(self.first, x, on)
+            self.gradient_checkpointing = on
+            return y
+
+    verdict = judge_model(AsksForGradients(), X, kwargs={"cache": [torch.ones(4)]}, grad=False)
+    assert verdict.safe and not verdict.own.saved, verdict
+    assert all("backward" not in name or "forwards before" in name for name in verdict.own.tried["own"])

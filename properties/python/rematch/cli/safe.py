@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     add_module(parser, "MODULE")
     parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both", help="of checkpoint() (both)")
     parser.add_argument("--model", action="store_true", help="a whole model, or a function that returns it and a batch")
+    parser.add_argument("--no-grad", action="store_true", help="forwards alone, under torch.no_grad()")
     parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
     parser.add_argument("--seed", type=int, default=0, help="of the random state that each run begins with (0)")
     parser.add_argument("--verbose", action="store_true", help='lists all that "and 7 more" stands for')
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> None:
     target = made(given.what, given.arg)
     if given.model:
         target, inputs, kwargs = with_batch(parser, given.what, target, inputs, kwargs)
-    options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed}
+    options: dict[str, Any] = {"kwargs": kwargs, "ignore": given.ignore, "seed": given.seed, "grad": not given.no_grad}
     options["progress"] = sys.stderr.isatty()
     if given.variant != "both":
         options["variants"] = given.variant

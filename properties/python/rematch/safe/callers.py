@@ -5,19 +5,22 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
+import re
 import sys
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from rematch.safe.restore import content_of
 from rematch.safe.state import State
 from rematch.safe.switch import is_named_after_checkpointing
-from rematch.safe.values import is_installed, is_library
+from rematch.safe.values import is_installed, is_library, parts_of
 
 _ANY = "any attribute"
 """Stands for one whose name is not known before it runs."""
@@ -40,16 +43,16 @@ Places = list[tuple[MutableMapping[str, Any], str, list[float]]]
 
 
 def set_by_callers(state: State) -> dict[str, Places]:
-    """Where callers set what forwards read, by name: attributes that forwards do not write and that a method is for, or
-    that __init__() leaves at None; context variables; globals that another function of the file sets. What __init__()
-    makes is none."""
+    """Where callers set what forwards read, by name: attributes and buffers that forwards do not write and that a method
+    is for, or that __init__() leaves at None; context variables; globals and variables around a function that another
+    function of the file sets; and what such a dictionary or list holds. What __init__() makes is none."""
     found: dict[str, Places] = {}
     for module in state.modules().values():
         for name, limits in _attributes(type(module)).items():
-            if isinstance(module.__dict__.get(name, _EMPTY), _VALUES):
-                values = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
-                numbers = [n for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)]
-                found.setdefault(name, []).append((module.__dict__, name, numbers))
+            values = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
+            numbers = [n for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)]
+            for place in (module.__dict__, module._buffers):
+                found.setdefault(name, []).extend((*held, numbers) for held in _held(place, name))
     functions = [f for f in state.functions() if not (is_library(f.__module__) or is_installed(f))]
     for function in functions:
         others = _setters(function.__code__.co_filename).items()
@@ -57,25 +60,42 @@ def set_by_callers(state: State) -> dict[str, Places]:
         for name in function.__code__.co_names:
             value = function.__globals__.get(name, _EMPTY)
             if isinstance(value, ContextVar) and isinstance(value.get(_EMPTY), _VALUES):
-                found[f"the context variable {name}"] = [(_Variable(value), name, [])]
-            elif name in set_elsewhere and isinstance(value, _VALUES):
-                found[f"the global {name}"] = [(function.__globals__, name, [])]
-    return found
+                found[f"the context variable {name}"] = [(_Variable(value.get, value.set), name, [])]
+            elif name in set_elsewhere:
+                found[f"the global {name}"] = [(*held, []) for held in _held(function.__globals__, name)]
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            if name in set_elsewhere:
+                place = _Variable(partial(content_of, cell), partial(setattr, cell, "cell_contents"))
+                found[f"the variable {name}"] = [(*held, []) for held in _held(place, name)]
+    return {name: places for name, places in found.items() if places}
 
 
 class _Variable(dict[str, Any]):
-    """A context variable that is read and set like an entry."""
+    """A variable that is read and set like an entry."""
 
-    def __init__(self, variable: ContextVar[Any]) -> None:
-        self._variable = variable
+    def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
+        self._read, self._write = read, write
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self._read()
 
     def __getitem__(self, name: str) -> Any:
-        return self._variable.get()
+        return self._read()
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._variable.set(value)
+        self._write(value)
 
 
+def _held(place: Any, name: str) -> list[tuple[Any, Any]]:
+    """Where the value of that name is: there, or in the dictionary or list that is there."""
+    value = place.get(name, _EMPTY)
+    if isinstance(value, (dict, list)) and len(value):
+        parts = [(value, key) for key, part in parts_of(value) if isinstance(part, _VALUES)]
+        return parts if len(parts) <= _MOST_PARTS else []
+    return [(place, name)] if isinstance(value, (*_VALUES, dict, list)) else []
+
+
+_MOST_PARTS = 8
 _VALUES = (Tensor, bool, int, float, str, type(None))
 _EMPTY = nn.Module()
 
@@ -115,8 +135,8 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
 
 
 @functools.cache
-def _tree(file: str) -> ast.AST:
-    """A file; an empty one where it cannot be read."""
+def tree_of(file: str) -> ast.AST:
+    """What a file of Python says; nothing where it cannot be read."""
     with suppress(SyntaxError):
         return ast.parse("".join(linecache.getlines(file)))
     return ast.Module([], [])
@@ -124,13 +144,27 @@ def _tree(file: str) -> ast.AST:
 
 @functools.cache
 def _setters(file: str) -> dict[str, set[str]]:
-    """The globals that functions of a file set, each with their names."""
+    """The globals, and variables around them, that functions of a file set, each with their names."""
     found: dict[str, set[str]] = {}
-    for function in ast.walk(_tree(file)):
+    for function in ast.walk(tree_of(file)):
         for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
-            for name in node.names if isinstance(node, ast.Global) else ():
+            names = node.names if isinstance(node, (ast.Global, ast.Nonlocal)) else []
+            for name in [*names, *(part.id for part in _written_inside(node) if isinstance(part, ast.Name))]:
                 found.setdefault(name, set()).add(function.name)
     return found
+
+
+def _written_inside(node: ast.AST) -> list[ast.expr]:
+    """What a statement changes without another value for its name: an entry is set, or a method is called for that."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return [node.value]
+    called = node.func if isinstance(node, ast.Call) else None
+    if isinstance(called, ast.Attribute) and (called.attr in _CHANGE or re.search("[^_]_$", called.attr)):
+        return [called.value]
+    return []
+
+
+_CHANGE = ("update", "append", "extend", "insert", "clear", "pop", "setdefault")
 
 
 @functools.cache
@@ -147,7 +181,7 @@ def _classes(file: str) -> dict[str, ast.ClassDef]:
             elif not isinstance(part, ast.expr):
                 look(part, f"{name}.<locals>." if isinstance(part, ast.FunctionDef) else place)
 
-    look(_tree(file), "")
+    look(tree_of(file), "")
     return found
 
 
@@ -182,8 +216,7 @@ def _read_method(function: ast.FunctionDef | ast.AsyncFunctionDef, method: _Meth
             others = [side.value if isinstance(side, ast.Constant) else name_of(side) for side in sides]
             for name in filter(None, map(name_of, sides)):
                 method.limits.setdefault(name, []).extend(other for other in others if other != name)
-        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            method.writes.add(name_of(node.value))
+        method.writes.update(map(name_of, _written_inside(node)))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr"):
             name = node.args[1] if len(node.args) > 1 else None
             if isinstance(name, ast.Constant):

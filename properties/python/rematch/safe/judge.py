@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from rematch.safe.scenarios import NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
+from rematch.safe.scenarios import FORWARDS, NON_REENTRANT, OWN, REENTRANT, SCENARIOS, Backend, Variant, compiled_by
 from rematch.safe.state import State
 from rematch.safe.target import Target
 from rematch.safe.trials import Trier
@@ -35,6 +35,7 @@ def judge(
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     seed: int = 0,
     own: bool = False,
+    grad: bool = True,
     compile: Backend | None = None,
     progress: bool | None = None,
 ) -> Verdict:
@@ -50,7 +51,7 @@ def judge(
     all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or
     False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and
     is left before the backward, as that of a caller is. `own`: only what the target checkpoints inside is
-    judged. `compile`: a backend of torch.compile(), such as "aot_eager", with which a training step is
+    judged. `grad`: False asks about forwards alone, under torch.no_grad(), as in generation. `compile`: a backend of torch.compile(), such as "aot_eager", with which a training step is
     tried, too; it takes seconds. `progress`: on standard error; by itself on a terminal.
 
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
@@ -65,16 +66,25 @@ def judge(
         raise TypeError("judge() cannot look into a scripted function: hand over the Python function")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        subject = Target(target, args, kwargs or {}, make, loss, switch, within)
-        subject.is_model = own
+        subject = Target(target, args, kwargs or {}, make, loss, switch, within if grad else _without_grad(within))
+        subject.is_model, subject.grad = own, grad
         try:
             if make is None:
                 refuse_lazy(subject.state)
-            scenarios = [*SCENARIOS, compiled_by(compile)] if compile else SCENARIOS
+            scenarios = [*(SCENARIOS if grad else FORWARDS), *([compiled_by(compile)] if compile else [])]
             shows = sys.stderr.isatty() if progress is None else progress
             return Trier(subject, [OWN] if own else chosen, list(ignore), seed, shows).judge(scenarios)
         finally:
             subject.end()
+
+
+def _without_grad(within: Callable[[], AbstractContextManager[Any]]) -> Callable[[], AbstractContextManager[Any]]:
+    @contextmanager
+    def both() -> Iterator[None]:
+        with torch.no_grad(), within():
+            yield
+
+    return both
 
 
 def refuse_lazy(state: State) -> None:

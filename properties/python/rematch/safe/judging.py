@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rematch.safe import findings
+from rematch.safe.branches import Branches
 from rematch.safe.causes import COMPUTED, Diagnosis, diagnose
 from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, SET_BY_CALLERS, SWITCH_ADDS, SWITCH_DROPS
 from rematch.safe.causes.states import is_tensor, unnumbered
@@ -65,6 +66,7 @@ class Judge:
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
         """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        branches = self._target.branches = Branches(self._target.state.functions())
         # Asked before any run: a forward may freeze what it has used.
         behind_frozen = self._behind_frozen()
         self._trainable = len(self._target.state.trainable())
@@ -101,7 +103,9 @@ class Judge:
                 self._compare(FIRST, seed)
         self.further()
         findings.merge(self.verdict.findings)
-        self._measure()
+        if self._target.grad:
+            self._measure()
+        verdict.not_tried += branches.one_sided()
         unseen = self._target.unseen | self._target.state.unseen
         verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
         verdict.seconds = time.monotonic() - self._begin

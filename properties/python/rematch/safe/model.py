@@ -20,6 +20,7 @@ from rematch.safe.judge import judge, refuse_lazy
 from rematch.safe.process import Process
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, known_switch
+from rematch.safe.target import named_arguments
 from rematch.safe.verdict import Finding, Verdict, reservations
 
 
@@ -163,6 +164,7 @@ def judge_model(
     options: Mapping[str, Any] | None = None,
     most_blocks: int | None = None,
     progress: bool | None = None,
+    grad: bool = True,
     **more: Any,
 ) -> ModelVerdict:
     """Says whether a model's own checkpointing changes what it computes, and which of its blocks may be
@@ -174,8 +176,9 @@ def judge_model(
     the name of the attribute, or a function of the model and True or False, that turns the model's
     own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of
     a model. `options`: of checkpoint(), for switches that take them. `most_blocks`: so many kinds of
-    blocks are judged at most. `progress`: on standard error; by itself on a terminal. `more`: arguments of judge() for
-    every part.
+    blocks are judged at most. `progress`: on standard error; by itself on a terminal. `grad`: False asks about forwards
+    of the model alone, under torch.no_grad(), as in generation with a cache among its arguments, and about no block.
+    `more`: arguments of judge() for every part.
 
     The model is left as it was. Raises RuntimeError where a plain step fails, and TypeError for what is no module.
     """
@@ -185,7 +188,8 @@ def judge_model(
     progress = sys.stderr.isatty() if progress is None else progress
     kwargs = dict(kwargs or {})
     found = _switch(model, switch, dict(options) if options else None)
-    state, process, random = State({"": model}).kept(), Process(), random_states()
+    # A cache among the arguments is filled by each forward.
+    state, process, random = State({"": model, **named_arguments(args, kwargs)}).kept(), Process(), random_states()
     process.look_at(state.functions())
     refuse_lazy(state)
     try:
@@ -193,7 +197,8 @@ def judge_model(
         if refusal:
             found = None
         calls, wrapped, ran = _steps(model, args, kwargs, found, state)
-        verdict = ModelVerdict(type(model).__name__, found.name if found else "", None, "", switch is not None)
+        name = type(model).__name__ if grad else f"{type(model).__name__} without gradients"
+        verdict = ModelVerdict(name, found.name if found else "", None, "", switch is not None)
         if ran or found is not None:
             own = judge(
                 model,
@@ -203,15 +208,16 @@ def judge_model(
                 switch=found.turn if found else None,
                 progress=progress,
                 own=True,
+                grad=grad,
                 **more,
             )
-            if own.regions or not own.safe or own.saves:
+            if own.regions or not own.safe or own.saves or not grad:
                 verdict.own = own
             else:
                 verdict.why_not = f"{found.name if found else 'it'} was turned on, and no region was checkpointed"
         else:
             verdict.why_not = refusal or "no switch was found; switch= names it"
-        names = chosen_blocks(model, blocks, wrapped, calls)
+        names = chosen_blocks(model, blocks, wrapped, calls) if grad else []
         for group in [*_groups(model, names, calls).values()][:most_blocks]:
             if progress and time.monotonic() - begin > 2:
                 print(f"{verdict.name}: block {group[0]}", file=sys.stderr)

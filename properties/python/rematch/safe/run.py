@@ -188,7 +188,9 @@ class _Step:
                 self._call(extra[0], extra[1])
         if target.tape is not None:
             target.tape.wind(number)
-        with scenario.ambient(_device(args, kwargs)), target.within():
+        looks = target.branches is not None and self._variant is None and not scenario.compiled
+        noted = target.branches.noted() if looks else nullcontext()
+        with scenario.ambient(_device(args, kwargs)), target.within(), noted:
             returned = self._call(args, kwargs)
         seen.is_list = isinstance(returned, list)
         self._returned.append((where, returned))

@@ -166,6 +166,9 @@ SCENARIOS = (
     _AS_FIRST("a policy that keeps half of the operators", policy="subset 1", reentrant=False),
 )
 
+FORWARDS = tuple(s for s in SCENARIOS if s is FIRST or not s.train or s.forwards > 1 or s.autocast)
+"""Those that say something of forwards alone."""
+
 
 def compiled_by(backend: Backend) -> Scenario:
     """A training step of what a backend of torch.compile() makes of the target, plain and checkpointed."""

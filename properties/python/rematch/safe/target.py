@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rematch.journal.regions import why
 from rematch.safe import wide
+from rematch.safe.branches import Branches
 from rematch.safe.generators import random_states, seed_all, set_random_states
 from rematch.safe.lengths import length_of, stretched
 from rematch.safe.process import Process
@@ -37,11 +38,15 @@ class Target:
         self.before, self.process = random_states(), Process()
         self.is_model = False
         """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
+        self.grad = True
+        """Forwards have a backward; False: they run alone, without gradients."""
         self.common: set[str] | None = None
         """Names of the outputs that are returned with the switch off and on; None: all are."""
         self.rolls = True
         """Tokens change places from one microbatch to the next."""
         self.copies = Copies()
+        self.branches: Branches | None = None
+        """What notes which ways plain forwards take."""
         self.slowest = -1.0
         """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
         self.unseen: dict[str, str] = {}
@@ -77,7 +82,8 @@ class Target:
         function = self.function
         while hasattr(function, "func"):
             function = function.func
-        return str(getattr(function, "__qualname__", None) or type(function).__name__)
+        name = str(getattr(function, "__qualname__", None) or type(function).__name__)
+        return name if self.grad else f"{name} without gradients"
 
     def begin(self, seed: int) -> None:
         """Everything is as before the first run."""

@@ -26,8 +26,9 @@ class Trier(Judge):
         self._compare_handed(FIRST)
         self._try_arguments()
         self._try_lengths()
-        self._set_between()
-        self._read_later()
+        if self._target.grad:
+            self._set_between()
+            self._read_later()
 
     def _try_arguments(self) -> None:
         """Hands over what was left at None where a name says what it may be, and it changes an output."""
@@ -100,7 +101,7 @@ class Trier(Judge):
             if all(other_value(value) is value for value in values):
                 why = "it is None" if values[0] is None else "no other value is known"
                 self.verdict.not_tried.append((scenario.name, why))
-            elif name.split()[-1] not in {change.rpartition(".")[2] for change in self._moved}:
+            elif name.split()[-1] not in {change.partition("[")[0].rpartition(".")[2] for change in self._moved}:
                 self._compare(scenario, self._seed)
 
     def _read_later(self) -> None:

@@ -17,7 +17,7 @@ from rematch.safe.scenarios import BEHIND_FROZEN, Scenario, Variant
 UNSEEN = (
     "what another device does: kernels and random states of a GPU differ from those of the CPU",
     "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
-    "what no trial reaches: a branch that a counter, a value or chance decides",
+    "branches that a counter, a value or chance decides in libraries and in what is no Python",
     "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
 )
 """What no run of judge() sees."""
