@@ -99,6 +99,12 @@ class Watch(Regions):
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
         self.regions = self._counted = 0
+        self._first: set[str] = set()
+        """Modules with which a region began in a watched forward."""
+        self._inside: set[str] = set()
+        """Modules that ran within regions of this one."""
+        self._ran: dict[str, Any] = {}
+        """Those of `_first` that run in this one at all, and the hooks that tell so."""
         self._modes: dict[int, Computations] = {}
         if _compiled(model):
             self._unseen("anything, because the model is compiled")
@@ -141,7 +147,9 @@ class Watch(Regions):
             self._unseen(f"what compiled modules compute {named}")
         self.steps_watched += 1
         self._modules = Modules(model)
-        self._forward, self._counted = True, self.count
+        self._forward, self._counted, self._inside = True, self.count, set()
+        hooked = [(name, m) for name, m in model.named_modules() if name in self._first]
+        self._ran = {name: _Ran(module) for name, module in hooked}
         self._listen()
 
     def _leave(self, *_: Any) -> None:
@@ -149,8 +157,11 @@ class Watch(Regions):
             self._forward = False
             self._listen(-1)
             self.regions, before = self.count - self._counted, self.regions
-            if before and not self.regions and sys.exc_info()[0] is None:
-                self._unseen(f"a call of checkpoint() in step {self.steps}, after {before} in a watched step before")
+            outside = sorted(name for name, ran in self._ran.items() if ran.over() and name not in self._inside)
+            if sys.exc_info()[0] is None and (outside or (before and not self.regions)):
+                self._first -= set(outside)
+                names = f" around {', '.join(outside[:3])}{', ...' if outside[3:] else ''}" if outside else ""
+                self._unseen(f"a call of checkpoint(){names} in step {self.steps}, as in a watched step before")
 
     def _listen(self, change: int = 1) -> None:
         """Recomputations listen as well, for the checkpoints within them; those of several devices run at once."""
@@ -216,6 +227,9 @@ class Watch(Regions):
     def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:
         """A region that was noted is over. Returns how a recomputation compares with its forward."""
         if not recomputes:
+            modules = [noted.entry.module for noted in execution.results]
+            self._inside.update(modules)
+            self._first.update(modules[:1] if modules and modules[0] != execution.around else ())
             return None
         comparison = compare(region.memory[1], execution)
         self.compared += 1
@@ -243,6 +257,21 @@ class Watch(Regions):
         if what not in self._said:
             self._said.add(what)
             warnings.warn(f"rematch.watch, not seen: {what}", WatchWarning, stacklevel=2)
+
+
+class _Ran:
+    """Whether a module runs from here on."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._ran = False
+        self._hook = module.register_forward_pre_hook(self._note)
+
+    def _note(self, *_: Any) -> None:
+        self._ran = True
+
+    def over(self) -> bool:
+        self._hook.remove()
+        return self._ran
 
 
 class _Hook:

@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 
@@ -17,7 +18,7 @@ from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, maker  # n
 from torch import nn  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
-from watched import Transformer, batch, train  # noqa: E402
+from watched import WIDTH, Transformer, batch, train  # noqa: E402
 
 import rematch  # noqa: E402
 from rematch.watching import RecomputationDiffers, WatchWarning  # noqa: E402
@@ -445,7 +446,7 @@ def test_a_model_that_no_longer_calls_checkpoint_is_said_not_to_be_seen():
     with rematch.watch(model, every=1) as watch:
         for step in range(1, 5):
             fewer = (
-                pytest.warns(WatchWarning, match=f"checkpoint.. in step {step}, after 1 in")
+                pytest.warns(WatchWarning, match=f"checkpoint.. around inner in step {step}, as in")
                 if step == 3
                 else nullcontext()
             )
@@ -458,3 +459,28 @@ def test_wrong_options_are_refused():
     for options in ({"every": 0}, {"keep_bytes": 0}, {"on_difference": "stop"}):
         with pytest.raises(ValueError, match=next(iter(options))):
             rematch.watch(nn.Linear(2, 2), **options)
+
+
+def test_a_layer_that_is_no_longer_checkpointed_is_named_once_and_one_that_is_left_out_is_not():
+    class Fewer(Transformer):
+        """Without a checkpoint around the third layer from the second step on; the fourth is dropped from the third."""
+
+        steps = 0
+
+        def forward(self, x):
+            self.steps += 1
+            for number, layer in enumerate(self.layers[: 3 if self.steps > 2 else 4]):
+                run = layer if number == 2 and self.steps > 1 else partial(checkpoint, layer, use_reentrant=False)
+                x = run(x)
+            return self.head(x)
+
+    model, told = Fewer(), []
+    with rematch.watch(model, every=1) as watch, warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for regions in (4, 3, 2, 2):
+            model(torch.randn(2, 5, WIDTH)).sum().backward()
+            assert watch.regions == regions
+    texts = [str(w.message) for w in told if issubclass(w.category, WatchWarning)]
+    named = "a call of checkpoint() around layers.2.norm1 in step 2, as in a watched step before"
+    assert texts == [f"rematch.watch, not seen: {named}"] and not watch.findings
+    assert not any(module._forward_pre_hooks for module in model.modules())
