@@ -209,5 +209,8 @@ def _resolved(chain: ast.expr, frame: types.FrameType) -> Any:
         return frame.f_locals.get(chain.id, frame.f_globals.get(chain.id))
     assert isinstance(chain, ast.Attribute)
     owner = _resolved(chain.value, frame)
-    held = getattr(owner, "__dict__", {})
+    try:
+        held = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
     return held.get(chain.attr, (held.get("_buffers") or {}).get(chain.attr))
