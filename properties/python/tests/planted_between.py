@@ -163,18 +163,19 @@ def variable_around_is_set():
 
 @sound()
 class BufferIsItsOwn(Inner):
-    """What __init__() writes in place is not for callers."""
+    """What __init__() registers, and writes in place, is not for callers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("scale", torch.ones(4))
+        self.register_buffer("angles", torch.rand(4))
         self.reset()
 
     def reset(self):
         self.scale.fill_(2.0)
 
     def forward(self, x):
-        return (self.inner(x).tanh() * self.scale).sin()
+        return (self.inner(x).tanh() * self.scale).sin() * self.angles.cos()
 
 
 plant(

@@ -48,10 +48,11 @@ def set_by_callers(state: State) -> dict[str, Places]:
     function of the file sets; and what such a dictionary or list holds. What __init__() makes is none."""
     found: dict[str, Places] = {}
     for module in state.modules().values():
-        for name, limits in _attributes(type(module)).items():
+        for name, (limits, has_setter) in _attributes(type(module)).items():
             values = [getattr(module, n, None) if isinstance(n, str) else n for n in limits]
             numbers = [n for n in values if isinstance(n, (int, float)) and not isinstance(n, bool)]
-            for place in (module.__dict__, module._buffers):
+            # A buffer that no method sets is a constant.
+            for place in (module.__dict__, *([module._buffers] if has_setter else [])):
                 found.setdefault(name, []).extend((*held, numbers) for held in _held(place, name))
     functions = [f for f in state.functions() if not (is_library(f.__module__) or is_installed(f))]
     for function in functions:
@@ -101,7 +102,8 @@ _EMPTY = nn.Module()
 
 
 @functools.cache
-def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
+def _attributes(kind: type[nn.Module]) -> dict[str, tuple[list[Any], bool]]:
+    """Attributes that callers set, each with what forwards compare it with, and whether a method sets it."""
     methods: dict[str, _Method] = {}
     held: set[str] = set()
     for base in kind.__mro__:
@@ -128,7 +130,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
     written = {name for method in methods.values() for name in method.writes} | held
     left = {name for name in reads - written if getattr(kind, name, None) is None}
     return {
-        name: [limit for method in forward for limit in methods[method].limits.get(name, ())]
+        name: ([limit for method in forward for limit in methods[method].limits.get(name, ())], name in setters)
         for name in sorted(reads & setters | left)
         if not (hasattr(_EMPTY, name) or is_named_after_checkpointing(name))
     }
