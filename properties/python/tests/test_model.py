@@ -237,3 +237,19 @@ def test_a_model_that_checkpoints_nothing_without_gradients_is_judged_all_the_sa
     verdict = judge_model(AsksForGradients(), X, kwargs={"cache": [torch.ones(4)]}, grad=False)
     assert verdict.safe and not verdict.own.saved, verdict
     assert all("backward" not in name or "forwards before" in name for name in verdict.own.tried["own"])
+
+
+def test_an_error_of_the_branch_behind_the_switch_is_put_down_to_what_it_hands_over():
+    class Shifted(Stack):
+        """The checkpointed branch leaves out an argument by position, so that the mask comes one place too early."""
+
+        def forward(self, x, mask=None):
+            block, masked = self.first[0], lambda y, scale, mask: block(y) * scale if mask is None else block(y) * mask
+            self.first[1].forward = masked
+            if self.gradient_checkpointing:
+                return checkpoint(self.first[1], x, mask[:, :3] if mask is not None else 1, None, use_reentrant=False)
+            return self.first[1](x, 1, mask)
+
+    mask = torch.tensor([[1.0, 0, 1, 1]] * X.shape[0])
+    verdict = judge_model(Shifted(), X, kwargs={"mask": mask}, most_blocks=0)
+    assert "switch-changes-more" in causes(verdict.own) and "undecided" not in causes(verdict.own), verdict

@@ -248,8 +248,9 @@ def grad_mode(e: Evidence) -> str | None:
 
 
 def switch(e: Evidence) -> str | None:
-    """Later steps compute with other weights where gradients differ."""
-    outputs = [c.name for c in e.differences if c.kind == "output" and not re.search(r", step [1-9]", c.name)]
+    """Later steps compute with other weights where gradients differ. What fails before any recomputation is a forward."""
+    fails = ["it raises an error" for c in e.differences if c.kind == "error" and e.again is None]
+    outputs = [c.name for c in e.differences if c.kind == "output" and not re.search(r", step [1-9]", c.name)] or fails
     return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None
 
 
