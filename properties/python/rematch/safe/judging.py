@@ -1,4 +1,4 @@
-"""The runs of one target, plain and checkpointed in every scenario, and the causes where they differ."""
+"""Runs one target plain and checkpointed in every scenario, and finds the causes of the differences."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
 
 MORE_SEEDS = 8
-"""So many further seeds where the randomness of the host may decide what runs."""
+"""How many further seeds are tried if the randomness of NumPy or Python may decide what runs."""
 _MORE_RUNS = 6
-"""So many further runs of each side before a state is accused. Noise with two values is accused where each side repeats
-its own in all of them: for no probability p is 2 p^7 (1-p)^8 more than 1 in 10,000."""
+"""How many more times each side runs before a state is accused. Noise with two values is accused if each side repeats
+its own in all of them, which has the probability 2 p^7 (1-p)^8: at most 1 in 10,000, whatever p is."""
 _ONCE = (
     "only allowed to backward once on any region computed under selective activation checkpoint",
     "'_GeneratorContextManager' object has no attribute 'args'",
 )
-"""PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
-backward over a retained graph."""
+"""The first error is PyTorch's about policies, the second Python's about contexts that are entered again, such as that
+of debug=True: neither allows a second backward over a retained graph."""
 NOTHING_MOVES = "its forward changes nothing that a second one could find"
 _PROGRESS_AFTER = 2.0
 
 
 class Judge:
-    """The runs of one target, and what they found."""
+    """Runs one target, and collects the findings in `verdict`."""
 
     def __init__(
         self, target: Target, variants: Sequence[Variant], ignore: Sequence[str], seed: int, progress: bool
@@ -65,7 +65,7 @@ class Judge:
         self.verdict = Verdict(target.name, [], {}, [])
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
-        """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        """Runs all scenarios. Raises RuntimeError if the plain run fails, or does not repeat itself."""
         branches = self._target.branches = Branches(self._target.state.functions())
         # Asked before any run: a forward may freeze what it has used.
         behind_frozen = self._behind_frozen()
@@ -112,7 +112,7 @@ class Judge:
         return verdict
 
     def further(self) -> None:
-        """For scenarios that some targets alone have."""
+        """Runs the scenarios that only some targets have; derived classes override it."""
 
     def _first(self) -> Seen:
         target = self._target
@@ -171,14 +171,13 @@ class Judge:
         return plain
 
     def _behind_frozen(self) -> bool:
-        """Whether the reentrant variant is asked about a target that is partly frozen."""
+        """Whether the target is partly frozen, trains, and was given no input that requires grad."""
         given = self._target.state.tensors().values()
         frozen = any(isinstance(t, nn.Parameter) and not t.requires_grad for t in given)
         return frozen and bool(self._target.state.trainable()) and not self._target.asked
 
     def _find_switch(self) -> None:
-        """Looks for the flag that turns the target's own checkpointing off: what else the flag changes is
-        not part of the plain run then."""
+        """Looks for the flag that turns the target's own checkpointing off; plain runs lack all that it changes."""
         target = self._target
         if target.switch is not None:
             return
@@ -206,7 +205,7 @@ class Judge:
         self.verdict.not_tried.append(("what else its own switch changes", why))
 
     def _leave_out_switch(self) -> None:
-        """What the switch itself sets is no difference."""
+        """Leaves out the state that the switch itself sets."""
         target = self._target
         sides = []
         for on in (False, True):
@@ -217,7 +216,7 @@ class Judge:
         self._leave_out |= {change.name for change in changes(sides[0], sides[1])}
 
     def _leave_out_dropped(self) -> None:
-        """What is returned with the switch off or on alone, such as a cache, is no part of the loss."""
+        """Leaves outputs that only one side of the switch returns, such as a cache, out of the loss."""
         target = self._target
         if target.switch is None or target.loss is not None:
             return
@@ -339,7 +338,7 @@ class Judge:
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame(self, what: Diagnosis, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
-        """For what differs in this scenario, and does not in a training step without."""
+        """Adds a finding with the cause `what` for differences that an ordinary training step does not show."""
         alone = [change for change in found if change.name not in self._differs.get(variant.name, ())]
         for finding in self.verdict.findings if len(alone) < len(found) else ():
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
@@ -348,7 +347,7 @@ class Judge:
             findings.add(self.verdict.findings, replace(what, explains=tuple(alone)), variant, scenario)
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
-        """Without what is the same in float64."""
+        """Returns `found` without the differences that are no more than rounding, as runs in float64 show."""
         computed = [c.before.dtype for c in found if isinstance(c.before, Tensor) and c.before.is_floating_point()]
         if not computed:
             return found
@@ -360,8 +359,8 @@ class Judge:
     def _repeatable(
         self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, seen: Seen, found: list[Change]
     ) -> list[Change]:
-        """Those on which equal runs agree: a scenario may use kernels that others do not, and threads end in any
-        order."""
+        """Returns the differences in `found` on which repeated runs agree: a scenario may use kernels that others do
+        not, and threads may end in any order."""
         key = f"{scenario.plain or scenario.name}, again", seed
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
@@ -418,7 +417,7 @@ class Judge:
         return self._plain[key]
 
     def _measure(self) -> None:
-        """What its steps hold; and names, which wrappers for checkpointing must not change."""
+        """Measures the bytes that steps hold, and looks for names that wrappers for checkpointing have changed."""
         errs = {name for name, differ in self._differs.items() if "error" in differ}
         variants = [v for v in self._variants if v not in self._stopped and v.name not in errs]
         judge_memory(self._target, variants, self._seed, self.verdict, self._accepted)
@@ -450,7 +449,7 @@ class Judge:
 
 
 def _one_sided(found: Sequence[Change]) -> list[Change]:
-    """What is returned in one of two runs alone, and then the containers of such."""
+    """Returns the outputs that only one of two runs has, and then the containers that hold them."""
     alone = [c for c in found if c.kind == OUTPUT and (c.before is None or c.after is None)]
     held = [c for c in found if c.kind == OUTPUT and isinstance(c.before, Extent)]
     names = {unnumbered(c.name) for c in alone}
@@ -460,7 +459,7 @@ def _one_sided(found: Sequence[Change]) -> list[Change]:
 
 
 def _noisy(change: Change) -> str:
-    """What is noise where this change is: of a list that threads fill in any order, single elements may agree."""
+    """Returns the name for noise of this change: that of a whole list, which threads may fill in any order."""
     return change.name if change.kind in COMPUTED else re.split(r"[\[,]", change.name)[0]
 
 

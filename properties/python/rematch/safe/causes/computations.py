@@ -1,4 +1,4 @@
-"""Causes of recomputations that compute something else than their forward did, and of regions that get no gradient."""
+"""Causes of recomputations that compute something else than their forward, and of regions that get no gradient."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (CACHE, rules.cache),
     (FAST_PATH, rules.fast_path),
 )
-"""These exclude each other by what they state: their order means nothing."""
+"""The conditions of these rules exclude each other: their order means nothing."""
 
 WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.ARGUMENT_WRITTEN, rules.input_written),
@@ -258,11 +258,11 @@ WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (SWITCH, rules.switch),
     (SWITCH_CUTS, rules.cut),
 )
-"""Those that state, too, that no state that the recomputation found changed is the cause."""
+"""Rules that also require that no state that the recomputation found changed is the cause."""
 
 
 def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
-    """Why outputs or gradients differ, or an error was raised, and what it is about; None: not decided."""
+    """Returns the cause of other outputs or gradients, or of an error, and what it is about; None if undecided."""
     return _by(RULES, evidence) or _by_state(evidence) or _by(WITHOUT_STATES, evidence)
 
 
@@ -272,7 +272,7 @@ def _by(rules: Sequence[tuple[Cause, ComputationRule]], evidence: Evidence) -> t
 
 
 def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
-    """What the recomputation found changed is why it computes something else."""
+    """Returns the cause and the name of a changed state that makes the recomputation compute something else."""
     for change in _suspects(evidence):
         change = states.in_container(change, evidence.entered)
         cause = states.cause_of_state(change, evidence)
@@ -282,11 +282,11 @@ def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
 
 
 _LIKELY_BESIDE = {BUFFER: 1, GRADIENT: 2}
-"""Kinds of states that change in most runs, and decide little."""
+"""Kinds of states that change in most runs, and so decide little."""
 
 
 def _suspects(e: Evidence) -> list[Change]:
-    """Changed states, those first from which the operator read that made something else."""
+    """Returns the changed states, beginning with those that the first differing operator read."""
     source = e.fork.source if e.fork is not None else ""
     again = e.fork.again.sources if e.fork is not None and e.fork.again is not None else ()
     # The forward read no gradient where there was none.

@@ -1,4 +1,4 @@
-"""Causes of memory that checkpointing does not save, or holds beside."""
+"""Causes of memory that checkpointing does not save, or that it holds in addition."""
 
 from __future__ import annotations
 

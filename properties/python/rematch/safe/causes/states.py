@@ -1,4 +1,4 @@
-"""Causes of states that end as other than after the plain run: the forward ran once more than planned."""
+"""Causes of states that differ from those after the plain run: the forward ran once more than planned."""
 
 from __future__ import annotations
 
@@ -218,13 +218,13 @@ TORCH_RANDOM = Cause(
 
 
 def whole(name: str) -> str:
-    """The container of an element, by name."""
+    """Returns the name of the container of an element."""
     name = re.sub(r"^what (.*) holds$", r"\1", unnumbered(name))
     return re.sub(r"(\[[^\]]*\])+$", "", name)
 
 
 def unnumbered(name: str) -> str:
-    """Without the step, the microbatch or the forward."""
+    """Returns a name without its step, microbatch or forward."""
     return re.sub(r", (step|microbatch|forward) \d+$", "", name)
 
 
@@ -249,7 +249,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _counts(change: Change, evidence: Evidence) -> bool:
-    """Integers, and single floats that are whole before and after."""
+    """Whether a state is an integer tensor, or a single float that is whole before and after."""
     # Differences hold tensors, where what a region found holds digests.
     change = next((c for c in evidence.differences if c.name == change.name), change)
     before, after = change.before, change.after
@@ -260,7 +260,7 @@ def _counts(change: Change, evidence: Evidence) -> bool:
 
 
 def _counts_up(change: Change, evidence: Evidence) -> bool:
-    """Numbers of which none goes back where they are parts of one container."""
+    """Whether a number changed, and none of the numbers in its container decreased."""
     if not (_number(change.before) and _number(change.after)):
         return False
     beside = [c for c in evidence.differences if whole(c.name) == whole(change.name) and c.name.endswith("]")]
@@ -337,7 +337,7 @@ def _by(test: Callable[[Change], bool]) -> StateRule:
 
 
 def _but(rule: StateRule, *others: StateRule) -> StateRule:
-    """Where `rule` holds, and none of the others."""
+    """Returns a rule that holds if `rule` does and none of the others."""
     return lambda c, e: rule(c, e) and not any(other(c, e) for other in others)
 
 
@@ -383,8 +383,7 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (LAZY, (ATTRIBUTE,), _but(_lazy, *_own)),
     (STATISTIC, (ATTRIBUTE,), _but(_by(_tensors), *_own)),
 )
-"""Causes, the kinds of states that they are asked about, and their rules, which exclude each other: their order means
-nothing."""
+"""Causes, the kinds of states that they apply to, and their rules, which exclude each other: order means nothing."""
 
 _OTHERWISE = {
     GENERATOR: OWN_GENERATOR,
@@ -400,11 +399,11 @@ _OTHERWISE = {
     CLOSURE: CLOSED_OVER,
     ATTRIBUTE: OTHER_STATE,
 }
-"""What a change of a kind is where no rule holds."""
+"""The cause of a change of each kind if no rule holds."""
 
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
-    """Why a state differs; None where it is no state."""
+    """Returns why a state differs; None if it is not a state."""
     name = unnumbered(change.name)
     if name in evidence.stopped:
         return EARLY_STOP
@@ -423,16 +422,16 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
 
 
 def _right_alone(evidence: Evidence) -> bool:
-    """Whether what is computed differs, and does not where one forward comes before one backward."""
+    """Whether outputs or gradients differ, but not when one forward comes before one backward."""
     computed = {unnumbered(c.name) for c in evidence.differences if c.kind in (OUTPUT, GRADIENT)}
     return bool(computed) and computed.isdisjoint(evidence.differ_alone)
 
 
 def in_container(change: Change, among: Sequence[Change]) -> Change:
-    """The change of how much a container holds, where a change of an element follows from it."""
+    """Returns the change of a container's size if the change of an element follows from it, else `change`."""
     name = whole(change.name)
     return next((c for c in among if c.name == name and _contains(c)), change)
 
 
 _OF_ANY = (GENERATOR, MODE, TAG)
-"""Kinds of states whose causes do not depend on who changes them."""
+"""Kinds of states whose cause does not depend on who changes them."""
