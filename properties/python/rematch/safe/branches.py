@@ -132,7 +132,7 @@ def _jumps_of(code: types.CodeType) -> dict[int, _Jump]:
     tests = _tests_of(code.co_filename) if jumps else {}
     found = {}
     for i in jumps:
-        # What computes the condition stands where it does in the source; some jumps do not.
+        # The operation that computes the condition has its position in the source; some jumps do not.
         place = getattr(steps[i - 1], "positions", None)
         test = tests.get(tuple(place)) if place else None
         if test is not None:

@@ -106,7 +106,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
     held: set[str] = set()
     for base in kind.__mro__:
         tree = _classes(getattr(sys.modules.get(base.__module__), "__file__", None) or "").get(base.__qualname__)
-        # Methods of PyTorch's, and those that packages have beside forwards, such as for saving, are not for callers.
+        # Methods of PyTorch, and those that packages have beside forwards, such as for saving, are not for callers.
         if is_library(base.__module__) or (is_installed(base) and "forward" not in vars(base)):
             if tree is not None:
                 inherited: dict[str, _Method] = {}
@@ -114,7 +114,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
                 held |= {name for method in inherited.values() for name in method.writes}
             continue
         if tree is None:
-            # Without its source nobody knows who sets what.
+            # Without the source it is not known who sets what.
             return {}
         _read_class(tree, methods, held)
     forward, made = _reached(methods, "forward"), _reached(methods, "__init__")
@@ -122,7 +122,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
     if _ANY in reads:
         return {}
     reads -= {name for method in forward for name in methods[method].writes | methods[method].clears}
-    # What PyTorch calls as well, such as train() or _apply(), is no method for callers alone.
+    # A method that PyTorch calls as well, such as train() or _apply(), is not for callers alone.
     others = (m for m in methods if m not in (*forward, *made) and m[:2] != "__" and not hasattr(_EMPTY, m))
     setters = {name for m in others if not is_named_after_checkpointing(m) for name in methods[m].writes}
     written = {name for method in methods.values() for name in method.writes} | held

@@ -361,7 +361,7 @@ def hash_of(t: Tensor) -> int:
         flat = flattened(t)
         return hash((flat.numel() * flat.element_size(), int(_FINGERPRINTS.of(flat))))
     except (RuntimeError, TypeError, NotImplementedError):
-        # Without memory, such as a fake tensor.
+        # A tensor without memory, such as a fake one.
         return hash((tuple(t.shape), t.dtype))
 
 
@@ -375,7 +375,7 @@ def watch(
     if not evidence.reentrant and scenario.early_stop:
         changed = evidence.changed_again()
         if evidence.fork is None or changed:
-            # Early stop may end a recomputation before the operator that shows where it leaves the way.
+            # Early stop may end a recomputation before the operator that shows where it diverges.
             whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
             if evidence.error or not whole.error:
                 process = [c.name for c in differences if c.kind in (GLOBAL, ENVIRONMENT, CLASS)]

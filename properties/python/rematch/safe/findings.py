@@ -15,7 +15,7 @@ def add(findings: list[Finding], diagnosis: Diagnosis, variant: Variant, scenari
     cause, about = diagnosis.cause, diagnosis.about
     first, *rest = diagnosis.explains
     for finding in findings:
-        # What a computation is about reads otherwise in every scenario.
+        # Each scenario words differently what a computation is about.
         same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
         if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
             break
@@ -52,7 +52,7 @@ def merge(findings: list[Finding]) -> None:
         if vague.cause is SIDE_OUTPUT:
             owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
         elif all(scenario.steps > 1 for _, scenario in vague.shown):
-            # What a second step computes follows from what the first left.
+            # A second step computes with what the first one left.
             owners = [f for f in findings if f is not vague and not f.remark]
         owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
         if owner is not None:

@@ -67,7 +67,7 @@ class Judge:
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
         """Runs all scenarios. Raises RuntimeError if the plain run fails, or does not repeat itself."""
         branches = self._target.branches = Branches(self._target.state.functions())
-        # Asked before any run: a forward may freeze what it has used.
+        # This is asked before any run: a forward may freeze what it has used.
         behind_frozen = self._behind_frozen()
         self._trainable = len(self._target.state.trainable())
         first = self._first()
@@ -273,7 +273,7 @@ class Judge:
     def _compare(self, scenario: Scenario, seed: int) -> None:
         plain = self._plain_run(scenario, seed)
         if plain.error and self._target.rolls and scenario.has_others:
-            # Not all integers may change places, such as extents.
+            # Some integers, such as extents, may not change places.
             self._target.rolls = False
             plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
         if plain.error:
@@ -295,7 +295,7 @@ class Judge:
             if scenario.name not in tried:
                 tried.append(scenario.name)
             if not seen.endless and any(is_of_process(change.name) for change in found):
-                # What an import changes that comes late does not change again.
+                # What a late import changes does not change again.
                 plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
                 seen = run(self._target, scenario, variant, seed)
                 found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
@@ -307,7 +307,7 @@ class Judge:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 findings.remark(self.verdict.findings, SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
-            # What callers set may be there for a log: what a forward notes of it is no number.
+            # Callers may set it for a log: what a forward only notes of it does not count.
             found = [c for c in found if c not in dropped and (not scenario.sets or c.kind in COMPUTED)]
             if found and (seen.reentrant or self._target.common is not None) and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
@@ -319,7 +319,7 @@ class Judge:
             if found and not scenario.compiled:
                 found = self._repeatable(scenario, variant, seed, plain, seen, found)
             if scenario.later:
-                # What is only noted, such as how long a forward took, is right.
+                # Values that are only noted, such as how long a forward took, are right.
                 known = self._differs.get(variant.name, ())
                 found = [c for c in found if c.kind in COMPUTED and c.name not in known]
             if found and scenario.compiled:
@@ -378,7 +378,7 @@ class Judge:
                 # are no noise where those of plain runs agree, such as those of memory that nothing has written.
                 changed = [c for c in changed if not is_of_process(c.name) and (c.kind not in COMPUTED or is_small(c))]
             if bool(one.error) != bool(other.error):
-                # That only some checkpointed runs fail is no noise either.
+                # It is no noise either if only some checkpointed runs fail.
                 changed = [] if one is seen else [c for c in changed if c.kind == "error"]
             apart |= {} if one.error and other.error else {_noisy(c): why for c in changed if _noisy(c) not in apart}
         for change in found:
@@ -406,7 +406,7 @@ class Judge:
             # Switches make embeddings require grad, for the reentrant variant.
             return True
         if self._target.switch is not None and change.before is None and change.kind == ATTRIBUTE:
-            # What the code behind the switch notes for itself.
+            # The code behind the switch notes it for itself.
             return True
         return any(fnmatch(text, p) for p in self._ignore for text in (change.name, f"{change.kind} {change.name}"))
 

@@ -89,7 +89,7 @@ class Process:
         self._values = {name: read() for name, (read, _) in PROCESS.items()}
         self._switches, self._environment, self._stacks = switches(), dict(os.environ), stacks()
         self._hooks_are_off = _autograd._saved_tensors_hooks_get_disabled_error_message()
-        # checkpoint() imports it at its first call, which exchanges functions of PyTorch, sets variables, adds filters.
+        # checkpoint() imports it at its first call, which replaces functions of PyTorch, sets variables, adds filters.
         import_module("torch._dynamo")
         self._places: dict[str, tuple[Any, dict[str, Any]]] = {}
         self.look_at([])
@@ -243,14 +243,14 @@ def stopped_after(seconds: float) -> Iterator[None]:
     begin, last = thread_time(), (None, 0, 0.0)
 
     def stop(number: int, frame: Any) -> None:
-        # Neither computed for so long, nor waited at one place: the machine is busy.
+        # It has neither computed for so long nor waited at one place: the machine is busy.
         nonlocal last
         before, last = last, (frame, frame.f_lasti, thread_time())
         waits = before[:2] == last[:2] and last[2] - before[2] < _NOTHING
         if not waits and last[2] - begin < seconds:
             return
         if any(code.co_filename.startswith("<frozen importlib") for code in _callers(frame)):
-            # A module that is half imported stays so.
+            # A module whose import is interrupted stays half imported.
             return
         while frame is not None and frame.f_code.co_filename.startswith(_PYTORCH):
             frame = frame.f_back
@@ -258,7 +258,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
         raise DoesNotEnd(f"stopped after {seconds:.0f} s {where}")
 
     signal.signal(signal.SIGALRM, stop)
-    # Again and again, as the target may catch what is raised.
+    # The alarm repeats, as the target may catch what is raised.
     signal.setitimer(signal.ITIMER_REAL, seconds / 2, seconds / 2)
     try:
         yield

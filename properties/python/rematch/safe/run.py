@@ -72,7 +72,7 @@ def run(
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    # Nobody knows how long the first plain runs may take, or a compiler.
+    # It is not known how long the first plain runs, or a compiler, may take.
     known = variant is not None or (target.slowest > 0 and not scenario.compiled)
     patience = patience_with(target) if known else nullcontext()
     if why := why_not_stopped():
@@ -206,7 +206,7 @@ class _Step:
             if t.is_floating_point():
                 seen.flags[name + where] = has_history(t)
         loss = target.loss_of(returned)
-        # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
+        # A tensor that a module leaves on itself, such as an auxiliary loss, is part of the loss.
         return [loss, total_of([t for t in beside.values() if not t.is_leaf])]
 
     def _backward(self, loss: Any) -> None:
@@ -242,7 +242,7 @@ def called(target: Target, scenario: Scenario, variant: Variant | None) -> Calla
         return checkpoint(function, *args, use_reentrant=False, **options, **kwargs)
 
     def reentrant(*args: Any, **kwargs: Any) -> Any:
-        # This variant takes no keywords: people bind them.
+        # This variant takes no keyword arguments: callers bind them.
         bound = _Bound(function, kwargs) if kwargs else function
         return checkpoint(bound, *args, use_reentrant=True, **options)
 

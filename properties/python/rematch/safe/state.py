@@ -117,7 +117,7 @@ class State:
             try:
                 restore()
             except Exception as error:
-                # Of a class of the user, or a tensor that PyTorch does not write to.
+                # An object of a user's class, or a tensor that PyTorch does not write to.
                 name = name.rpartition(" ")[0]
                 self.unrestored += [name] if name not in self.unrestored else []
                 self.unseen[f"{name}, which is not put back between runs"] = why(error)

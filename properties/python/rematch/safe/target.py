@@ -159,7 +159,7 @@ class Target:
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
         for t in self._given().values():
-            # What a caller has hung on a tensor comes with it; what a subclass has there, the copy has as well.
+            # Attributes that a caller has set on a tensor are copied with it; those of a subclass are there already.
             hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
             for part in State({"": hung}).tensors().values():
                 memo.setdefault(id(part), part.detach().clone())
@@ -171,7 +171,7 @@ class Target:
         try:
             return copy.deepcopy(value, memo)
         except Exception as error:
-            # Such as a file, or an iterator: every run gets the same.
+            # Every run gets the same object, such as a file or an iterator.
             self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({why(error)})"
             return value
 

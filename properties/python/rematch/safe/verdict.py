@@ -17,7 +17,7 @@ from rematch.safe.scenarios import BEHIND_FROZEN, Scenario, Variant
 UNSEEN = (
     "what another device does: kernels and random states of a GPU differ from those of the CPU",
     "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
-    "branches that a counter, a value or chance decides in libraries and in what is no Python",
+    "branches that a counter, a value or chance decides in libraries and in code that is not Python",
     "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
 )
 """What no run of judge() can see."""
@@ -89,8 +89,7 @@ class Finding:
 
     def _excuse(self, variant: Variant, scenario: Scenario) -> str:
         if scenario.forwards > 1 and (not self.computed or self.cause is IN_BACKWARD):
-            # Outputs and gradients are right, or a hook of the backward, such as an optimizer's, is used in a way that
-            # it is not made for.
+            # Outputs and gradients are right, or a hook of the backward, such as an optimizer's, is misused.
             return scenario.name
         if variant.own and scenario.frozen and self.cause is NO_INPUT:
             return BEHIND_FROZEN.documented

@@ -27,7 +27,7 @@ def widened(t: Tensor) -> Tensor:
 def widen(tensors: Iterable[Tensor]) -> None:
     """Widens leaf tensors in place."""
     for t in tensors:
-        # Of some layouts there is no float64.
+        # Some layouts have no float64.
         with suppress(RuntimeError, NotImplementedError):
             if t.is_leaf and not is_lazy(t):
                 t.data = widened(t.data)

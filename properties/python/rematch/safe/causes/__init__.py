@@ -49,7 +49,7 @@ def diagnose(evidence: Evidence) -> list[Diagnosis]:
     computed = [c for c in evidence.differences if c.kind in COMPUTED]
     kept = [c for c in evidence.differences if c.kind not in COMPUTED]
     if computed and evidence.scenario.steps > 1:
-        # Other gradients make other weights, and other states that are computed of them.
+        # Other gradients make other weights, and other states that are computed from them.
         kept = []
     root: Cause | None = None
     if computed:

@@ -32,9 +32,9 @@ from rematch.safe.values import Extent, Identity, Position
 
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
-    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), with a class that has "
-    "__enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of the "
-    "checkpoint."
+    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), where Recomputing is a "
+    "class with __enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of "
+    "the checkpoint."
 )
 _OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
 _PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
@@ -51,8 +51,8 @@ INSTANCE_NORM = Cause(
 )
 SPECTRAL_NORM = Cause(
     "spectral-norm",
-    "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, "
-    "so that the weight of the recomputation is another one",
+    "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, so that the "
+    "recomputation uses another weight",
     "Leave the layer out of the checkpoint.",
 )
 OBSERVER = Cause(
@@ -70,11 +70,11 @@ BUFFER_AVERAGE = Cause(
 BUFFER_REPLACED = Cause("buffer-cache", "The forward extends the buffer {name}, and extends it twice", GUARD)
 WEIGHT_WRITTEN = Cause(
     "parameter-written",
-    "The forward writes to the parameter {name}: it does so twice, and gradients belong to other weights",
+    "The forward writes to the parameter {name}, and writes twice, so that gradients belong to other weights",
     "Change weights between steps, not in the forward; or use torch.nn.utils.parametrize.",
 )
 COUNTER = Cause("counter", "The forward counts in {name}, and counts twice", GUARD)
-FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another one", _PASS)
+FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another value", _PASS)
 COLLECTOR = Cause(
     "collected-twice",
     "The forward adds to {name}, and adds twice",
@@ -100,22 +100,22 @@ CLASS_STATE = Cause("class-attribute", "The forward changes {name}, which all ob
 CLOSED_OVER = Cause("closure-changed", "{name} is a variable that the function closes over, and it changes", _PASS)
 ARGUMENT_GROWS = Cause(
     "argument-cache",
-    "The forward appends to {name}, a container that is handed in (such as a key-value cache), and appends twice",
+    "The forward appends to {name}, a container that is passed in (such as a key-value cache), and appends twice",
     "Switch the cache off in training (use_cache=False), or return the new entries and append them outside.",
 )
 ARGUMENT_WRITTEN = Cause(
     "argument-written",
     "The forward writes to {name} in place; the recomputation starts from what the forward left",
-    "Write to a copy: clone() it first, or use the operator that is not in place.",
+    "Write to a copy: clone() it first, or use the out-of-place operator.",
 )
 ARGUMENT_CHANGED = Cause(
     "argument-changed",
-    "The forward changes {name}, an object that is handed in, and changes it twice",
+    "The forward changes {name}, an object that is passed in, and changes it twice",
     "Return what changes, and apply it outside of the checkpoint.",
 )
 ARGUMENT_CONSUMED = Cause(
     "argument-consumed",
-    "The forward takes elements out of {name}, a container that is handed in, and the recomputation finds them gone",
+    "The forward takes elements out of {name}, a container that is passed in, and the recomputation finds them gone",
     "Read without taking: get() in place of pop(), or work on a copy, dict(options).",
 )
 RETURNED_CHANGED = Cause(
@@ -125,9 +125,9 @@ RETURNED_CHANGED = Cause(
 )
 TAG_LOST = Cause(
     "tag-lost",
-    "{name}, a Python attribute of a tensor that is handed in, is missing in the recomputation, which gets a copy of "
-    "the tensor: the reentrant variant detaches it, and hooks of saved tensors may exchange it",
-    "Pass what hangs on the tensor as an argument of its own.",
+    "{name}, a Python attribute of a tensor that is passed in, is missing in the recomputation, which gets a copy of "
+    "the tensor: the reentrant variant detaches it, and hooks of saved tensors may replace it",
+    "Pass the attribute as a separate argument.",
 )
 TAG_CHANGED = Cause(
     "tag-changed",
@@ -170,33 +170,33 @@ OWN_GENERATOR = Cause(
 )
 SEEDED = Cause(
     "seed-in-forward",
-    "The forward sets a seed ({name}), and sets it again when it is recomputed: what is drawn after the backward was "
-    "drawn before",
+    "The forward sets a seed ({name}), and sets it again when it is recomputed: numbers drawn after the backward "
+    "repeat earlier ones",
     "Draw from a generator made for it, random.Random(seed) or numpy.random.default_rng(seed).",
 )
 EARLY_STOP = Cause(
     "early-stop",
-    "The forward puts {name} back when it is done; the recomputation stops before, as soon as it has what the backward "
-    "needs",
+    "The forward puts {name} back at its end; the recomputation stops before that, as soon as it has what the "
+    "backward needs",
     "Put it back in a finally block or a context manager; or run the forward within set_checkpoint_early_stop(False).",
 )
 IN_BACKWARD = Cause(
     "changed-in-backward",
     "{name} changes during the backward (by a hook, an optimizer, the accumulation of gradients): a recomputation "
-    "reads what it has become by then, and in reentrant checkpoints hooks of parameters run once for each region",
-    "Change it after backward() has returned; what a forward reads of it, pass in as an argument.",
+    "reads the changed value, and in reentrant checkpoints hooks of parameters run once for each region",
+    "Change it after backward() has returned, and pass in as an argument what a forward reads of it.",
 )
 BETWEEN = Cause(
     "changed-before-backward",
     "The caller of the checkpoint changes {name} between the forward and the backward, and the recomputation reads "
     "another value",
-    "Pass it in as an argument, leave it until backward() has returned, or enter what exchanges it, such as "
+    "Pass it in as an argument, leave it unchanged until backward() has returned, or replace it, for instance with "
     "torch.func.functional_call(), within the function that is checkpointed.",
 )
 OVERTAKEN = Cause(
     "changed-by-later-forward",
     "A later forward changes {name} before the backward of an earlier one, whose recomputation reads the later value",
-    "Run the backward of each forward before the next one, or pass in as an argument what depends on {name}.",
+    "Run the backward of each forward before the next forward, or pass what depends on {name} in as an argument.",
 )
 LEFT_BY_EARLIER = Cause(
     "left-by-earlier-forward",
@@ -206,9 +206,9 @@ LEFT_BY_EARLIER = Cause(
 )
 LOSSY_HOOKS = Cause(
     "hooks-change-values",
-    "Hooks of saved tensors give {name} back with other values: gradients depend on which tensors are saved, and a "
+    "Hooks of saved tensors return {name} with other values: gradients depend on which tensors are saved, and a "
     "checkpoint saves others than the plain run",
-    "Use hooks that give back the values that they took, such as torch.autograd.graph.save_on_cpu().",
+    "Use hooks that return the values that they got, such as torch.autograd.graph.save_on_cpu().",
 )
 TORCH_RANDOM = Cause(
     "random-state-moves",
