@@ -136,7 +136,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, list[Any]]:
 
 @functools.cache
 def tree_of(file: str) -> ast.AST:
-    """What a file of Python says; nothing where it cannot be read."""
+    """Returns the syntax tree of a Python file; an empty one if it cannot be read."""
     with suppress(SyntaxError):
         return ast.parse("".join(linecache.getlines(file)))
     return ast.Module([], [])

@@ -53,7 +53,7 @@ class Step:
     """After the forward, when the caller holds only the loss: what the backward needs, whoever keeps it."""
     peak: int = 0
     left: int = 0
-    """After the backward, without gradients."""
+    """What is left after the backward, without gradients."""
     collected: int = 0
     """The part of `left` that Python's garbage collector frees: reference cycles."""
     regions: int = 0
@@ -195,7 +195,7 @@ def measure(target: Target, variant: Variant | None, seed: int) -> Footprint:
 
 
 class _Steps:
-    """The training steps of a target under a meter."""
+    """Runs the training steps of a target under a meter."""
 
     def __init__(self, target: Target, variant: Variant | None, seed: int, meter: _Meter) -> None:
         self._target, self._variant, self._seed, self._meter = target, variant, seed, meter

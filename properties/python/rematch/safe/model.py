@@ -49,7 +49,7 @@ class ModelVerdict:
 
     name: str
     switch: str
-    """What turns its own checkpointing on; empty where none was found."""
+    """The name of what turns its own checkpointing on; empty if nothing was found."""
     own: Verdict | None
     """The verdict on its own checkpointing, off against on."""
     why_not: str

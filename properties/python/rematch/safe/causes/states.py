@@ -298,7 +298,7 @@ def _lost(change: Change, evidence: Evidence) -> bool:
 
 
 def _carried(change: Change, evidence: Evidence) -> bool:
-    """Whether the first forward makes a tensor, or each a larger one."""
+    """Whether the first forward makes a tensor, or each forward a larger one."""
     made = (c.before is None and is_tensor(c.after) for c in (change, *evidence.written) if c.name == change.name)
     return not _added(change) and (any(made) or _grown(change, evidence))
 
