@@ -121,8 +121,7 @@ def record(model: nn.Module, path: str | Path, keep_bytes: int = 1 << 12) -> Ite
 
 
 def judge_journal(path: str | Path) -> Judgement:
-    """Compares the recomputations of a journal with their forwards, and returns the findings. Raises NoJournal,
-    OSError."""
+    """Compares a journal's recomputations with their forwards, and returns the findings. Raises NoJournal, OSError."""
     reading = Reading(path)
     judged = Judgement(reading.header, unseen=reading.unseen)
     forwards: dict[int, Computation] = {}

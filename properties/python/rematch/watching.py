@@ -164,7 +164,7 @@ class Watch(Regions):
                 self._unseen(f"a call of checkpoint(){names} in step {self.steps}, as in a watched step before")
 
     def _listen(self, change: int = 1) -> None:
-        """Adds or removes a listener. Recomputations listen, too, for the checkpoints in them; several devices' run at
+        """Adds or removes a listener. Recomputations listen, too, for the checkpoints in them; several devices run at
         once."""
         with self._lock:
             self._listeners += change

@@ -25,8 +25,7 @@ class NotBuilt(Exception):
 
 
 def names(library: str) -> list[str]:
-    """Returns the names of a library's architectures. Raises ImportError if it is missing, KeyError for another
-    word."""
+    """Returns the names of a library's models. Raises ImportError if it is not installed, KeyError for another word."""
     return list(_module(library).names())
 
 

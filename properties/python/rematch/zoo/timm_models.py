@@ -31,7 +31,7 @@ _DROPS = ("drop_rate", "drop_path_rate", "attn_drop_rate", "proj_drop_rate", "po
 
 @cache
 def names() -> list[str]:
-    """Returns the names of the smallest model of each module, as its name says."""
+    """Returns the smallest model of each module, judged by its name."""
     found = defaultdict(list)
     for name in timm.list_models():
         found[_registry._model_to_module[name]].append(name)
