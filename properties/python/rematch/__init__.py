@@ -1,10 +1,10 @@
-"""Subjects of the Rematch harness in Python.
+"""Judges activation checkpointing, and runs subjects of the Rematch harness in Python.
 
-A subject runs the harness's cases on an implementation of activation checkpointing and writes down
-what it sees. Implement `Subject` and call `serve()`; `rematch.pytorch` does so for PyTorch.
 `judge()` and `assert_checkpoint_safe()` judge a module, `judge_model()` a model, `plan_model()` chooses what to
 checkpoint within a budget, `observe()` counts what happens, and `watch()` compares recomputations in a running job.
-`record()` writes a run into a file, which `judge_journal()` judges anywhere.
+`record()` writes a run into a file, which `judge_journal()` judges anywhere. A subject runs the harness's cases on an
+implementation of activation checkpointing, and writes down what it sees. Implement `Subject` and call `serve()`;
+`rematch.pytorch` does so for PyTorch.
 """
 
 from typing import Any
@@ -24,13 +24,13 @@ _HOMES = {
     "serve": "subjects.protocol",
     "watch": "watching",
 }
-"""Modules of the public names."""
+"""The module of each public name."""
 
 __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Loads NumPy and PyTorch only for those who ask for them: help needs neither."""
+    """Loads the module of a public name, so that NumPy and PyTorch are imported only if needed: help needs neither."""
     if name in _HOMES:
         from importlib import import_module
 

@@ -1,5 +1,5 @@
-"""The command line: `rematch` and `python -m rematch` are one. It judges modules and starts subjects; all other
-commands are those of the program."""
+"""The command line, `rematch` or `python -m rematch`. It judges modules and starts subjects; all other commands are
+those of the program."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from rematch.subjects.protocol import Subject
 
 FRAMEWORKS = sorted(file.parent.name for file in (PACKAGE / "frameworks").glob("*/adapter.py"))
-"""Names of the folders whose module `adapter` has a function `subject(arguments)`, which makes a subject of
-the words that follow its name."""
+"""The frameworks: folders whose module `adapter` has a function `subject(arguments)`, which makes a subject from the
+words after the framework's name."""
 
 OURS = {
     "safe": "say whether a module computes the same when it is checkpointed, and why not",
-    "judge": "say what recomputed otherwise in a run that rematch.record() wrote down",
+    "judge": "say which recomputations differ in a run that rematch.record() recorded",
     "plan": "say which blocks of a model to checkpoint, for a budget of bytes",
     "zoo": "judge small random models of libraries such as timm",
 }
-"""Commands that are written in Python, in modules of rematch.cli whose main() gets the words that follow."""
+"""Commands that are written in Python, in modules of rematch.cli; main() of each gets the words after its name."""
 
 PRINT = "--print-modules"
 HELP = """\
@@ -105,12 +105,12 @@ def _serve(what: str, options: list[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Raises SystemExit: 2 for a wrong argument, and for what cannot be started; commands have others of their own."""
+    """Runs a command. Raises SystemExit: 2 for a wrong argument or a failed start; commands have further statuses."""
     try:
         _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough, as `head` has. Python would say so once more at its end.
+        # The reader, such as `head`, has closed the pipe. Python would report that again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(128 + signal.SIGPIPE) from None
 

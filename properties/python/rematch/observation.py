@@ -1,4 +1,4 @@
-"""Counts for one's own tests: how often a submodule ran, what was kept for the backward, what drew random numbers."""
+"""Counts for tests how often a submodule ran, what was kept for the backward, and what drew random numbers."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class Observation:
     names: tuple[str, ...]
     draws: list[Draw] = field(default_factory=list)
     saved_bytes: int = 0
-    """Bytes of the storages that are kept for backwards by autograd, hooks on saved tensors or selective policies, each
-    counted once. Parameters, buffers and what recomputations keep are not counted; of what hooks keep, neither are
-    tensors without dimensions and those that were there before."""
+    """Bytes of the storages that autograd, hooks on saved tensors or selective policies keep for backwards, each
+    counted once. Parameters, buffers and what recomputations keep are not counted; neither are tensors that hooks keep
+    and that have no dimensions or were there before."""
     _ran: Counter[str] = field(default_factory=Counter)
     _ran_again: Counter[str] = field(default_factory=Counter)
 
     def executions(self, name: str = "") -> int:
-        """How often a submodule ran, recomputations included; "" is the model. Raises KeyError for another name."""
+        """Returns how often a submodule ran, recomputations included; "" is the model. Raises KeyError if unknown."""
         return self._ran[self._known(name)]
 
     def recomputations(self, name: str = "") -> int:
-        """How often a submodule began to run within a recomputation. Raises KeyError for another name."""
+        """Returns how often a submodule began to run within a recomputation. Raises KeyError for another name."""
         return self._ran_again[self._known(name)]
 
     def _known(self, name: str) -> str:
@@ -56,8 +56,8 @@ class Observation:
 
 
 class _Counter(StorageMeter):
-    """Counts what a journal tells. A hook counts what autograd saves. Where hooks of the user's, policies or regions
-    keep tensors, that hook sees none of them: they were made in a forward, and die in its backward."""
+    """Counts what a journal tells, and, by a hook, what autograd saves. That hook sees no tensors that a user's hooks,
+    policies or regions keep: those were made in a forward, and die in its backward."""
 
     journal: Journal
 
@@ -72,7 +72,7 @@ class _Counter(StorageMeter):
 
     @contextmanager
     def hooks(self) -> Iterator[None]:
-        """Within, autograd tells of what it keeps; afterwards all bytes are counted."""
+        """Within, autograd tells what it keeps; afterwards all bytes are counted."""
         with saved_tensors_hooks(self._pack, lambda t: t):
             yield
         beside = sum(one.bytes for one in self._needed.values() if one.died is not None)
@@ -80,7 +80,7 @@ class _Counter(StorageMeter):
 
     def _pack(self, t: Tensor) -> Tensor:
         if not self.journal.recomputes:
-            # A storage that is kept does not die, nor give its address to another.
+            # A kept storage does not die, and does not give its address to another one.
             self._packed |= {s._cdata: s for s in storages(t.detach()) if s._cdata not in self._own}
         return t
 
@@ -105,13 +105,13 @@ class _Counter(StorageMeter):
 
 @contextmanager
 def observe(model: nn.Module) -> Iterator[Observation]:
-    """Watches forwards and backwards of `model`; afterwards no hook of it is left.
+    """Watches forwards and backwards of `model`; leaves no hook on it.
 
         with rematch.observe(model) as seen:
             model(x).sum().backward()
         assert seen.executions("layers.3.attn") == 2
 
-    Recomputations of torch.utils.checkpoint are told from forwards, by whatever name it was imported.
+    It tells recomputations of torch.utils.checkpoint from forwards, under whatever name that was imported.
     """
     modules = dict(model.named_modules())
     reader = _Counter(Observation(tuple(modules)), model)

@@ -1,4 +1,4 @@
-"""Functions and classes that the command line names by where they lie."""
+"""Loads functions and classes that the command line names by where they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def load(place: str) -> Any:
     try:
         if where.endswith(".py"):
             path = Path(where).resolve()
-            # A script finds what lies beside it, as if it were run.
+            # A script finds the modules beside it, as if it were run.
             sys.path.insert(0, str(path.parent))
             spec = importlib.util.spec_from_file_location(path.stem, path)
             assert spec is not None and spec.loader is not None
@@ -31,7 +31,7 @@ def load(place: str) -> Any:
     except (ImportError, FileNotFoundError) as error:
         raise SystemExit(f"{where}: cannot be loaded: {error}") from None
     except Exception as error:
-        # The innermost line of its own; of a script that is no Python the error names it.
+        # The innermost line of the file itself; a syntax error names its line already.
         own = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).match(where)]
         line = "" if isinstance(error, SyntaxError) or not own else f" (line {own[-1]})"
         raise SystemExit(f"{where}: cannot be loaded: {type(error).__name__}: {error}{line}") from None
@@ -42,8 +42,8 @@ def load(place: str) -> Any:
 
 
 def model_of(what: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """The model, positional arguments and keywords that a function returns: a model, (model, batch), (model, args),
-    (model, args, kwargs) or (model, (args, kwargs)). Raises SystemExit with a sentence."""
+    """Returns the model, positional arguments and keywords that a function returned: `made` is a model, (model, batch),
+    (model, args), (model, args, kwargs) or (model, (args, kwargs)). Raises SystemExit with a sentence."""
     model, *given = made if isinstance(made, tuple) and made else (made,)
     if len(given) == 1 and isinstance(given[0], tuple) and [type(part) for part in given[0]] == [tuple, dict]:
         given = [*given[0]]
@@ -61,7 +61,7 @@ def model_of(what: str, made: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]
 
 
 def import_lines(place: str) -> str:
-    """The lines by which a script imports what load() finds, as `checkpoint`."""
+    """Returns the lines with which a script imports what load() finds, as `checkpoint`."""
     where, _, name = place.rpartition(":")
     path = Path(where).resolve()
     folder, module = (path.parent, path.stem) if where.endswith(".py") else (Path.cwd(), where)

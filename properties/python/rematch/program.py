@@ -1,4 +1,4 @@
-"""The program that is written in C++, and the commands that it has: found, and handed over to."""
+"""Finds the program that is written in C++, lists its commands, and hands over to it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ COMMANDS = {
     "serve": "answer as a subject",
     "scenario": "answer questions that people asked, with a run",
 }
-"""What it has, for help where it is not there."""
+"""The program's commands, for help if it is missing."""
 
 _BUILDS = ("release", "program", "cpu", "native")
 
 
 def checkout() -> Path | None:
-    """The sources that this package lies in, or was installed from."""
+    """Returns the folder of sources that this package is in, or was installed from; None if there is none."""
     places = [PACKAGE.resolve().parents[2]]
     try:
         origin = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
@@ -44,7 +44,7 @@ def checkout() -> Path | None:
 
 
 def program() -> Path | None:
-    """The program of this package, or else of its checkout."""
+    """Returns the program in this package, or else in its checkout; None if there is none."""
     places = [PACKAGE / "_program" / "bin" / "rematch"]
     if (sources := checkout()) is not None:
         places += [sources / "build" / build / "bin" / "rematch" for build in _BUILDS]
@@ -69,8 +69,8 @@ def _is_here(module: str) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """Variables for the program: subjects whose framework is installed here run in this interpreter; for
-    others it looks for one that `ci/setup --frameworks` made."""
+    """Returns environment variables for the program. Subjects whose framework is installed here run in this
+    interpreter; for others the program looks for one that `ci/setup --frameworks` made."""
     if os.environ.get("REMATCH_PYTHON"):
         return dict(os.environ)
     told = {}
@@ -83,7 +83,7 @@ def environment() -> dict[str, str]:
 
 
 def become(found: Path, words: Sequence[str]) -> None:
-    """Replaces this process by the program. It prints lines to paste, which begin with what they were typed with."""
+    """Replaces this process by the program. Command lines that it prints begin with the name by which it was called."""
     script = Path(sys.executable).with_name("rematch")
     if not Path(sys.argv[0]).name.startswith("__main__"):
         script = Path(sys.argv[0])

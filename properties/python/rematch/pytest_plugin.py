@@ -1,4 +1,4 @@
-"""A plugin of pytest: the fixture `checkpoint_safe`, and --rematch-model, which judges models without a test file."""
+"""A pytest plugin: the fixture `checkpoint_safe`, and --rematch-model, which judges models without a test file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def checkpoint_safe() -> Callable[..., Any]:
-    """The function rematch.safe.assert_checkpoint_safe()."""
+    """Returns the function rematch.safe.assert_checkpoint_safe()."""
     pytest.importorskip("torch")
     from rematch.safe import assert_checkpoint_safe
 
@@ -32,7 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--rematch-switch",
         metavar="NAME",
-        help="the attribute that turns the own checkpointing of these models on, where it is not found",
+        help="the attribute that turns these models' own checkpointing on, if it is not found",
     )
 
 
@@ -51,7 +51,7 @@ class _Models(pytest.Collector):
 
 
 def _made(what: str) -> tuple[Any, Any, Any, Any]:
-    """The model, its arguments and a loss. Raises _Unsafe."""
+    """Returns the model, its arguments and a loss. Raises _Unsafe."""
     from rematch import zoo
     from rematch.place import load, model_of
 
@@ -62,7 +62,7 @@ def _made(what: str) -> tuple[Any, Any, Any, Any]:
 
 
 class _Unsafe(Exception):
-    """Carries a report, and a line for the summary."""
+    """An error with a report, and a line for the summary."""
 
 
 class _Model(pytest.Item):
@@ -77,11 +77,11 @@ class _Model(pytest.Item):
         switch = self.config.getoption("--rematch-switch")
         verdict = judge_model(model, *args, kwargs=kwargs, loss=loss, switch=switch)
         if verdict.own is None:
-            # Blocks that may be checkpointed are no answer for the model.
+            # Blocks that may be checkpointed do not answer for the model.
             named = "" if switch or verdict.switch else "; name it: --rematch-switch NAME"
             raise _Unsafe(f"not judged: {verdict.why_not.partition(';')[0]}{named}\n\n{verdict}")
         if not verdict.safe:
-            # The first line is what the summary has room for.
+            # The summary has room for the first line only.
             causes = dict.fromkeys(finding.cause.name for finding in verdict.findings if not finding.remark)
             raise _Unsafe(f"unsafe: {', '.join(causes) or 'nothing was judged'}\n\n{verdict}")
 

@@ -1,4 +1,4 @@
-"""Recording what the checkpointed regions of a run compute into a file, and judging such a file anywhere."""
+"""Records in a file what the checkpointed regions of a run compute, and judges such a file anywhere."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from rematch.watching import Finding, Watch, rank
 
 @dataclass
 class Judgement:
-    """What `watch` would have said of a run, from its journal."""
+    """The findings that `watch` would have made in a run, read from its journal."""
 
     header: dict[str, Any]
     findings: list[Finding] = field(default_factory=list)
     regions: int = 0
-    """Forwards of checkpointed regions."""
+    """The number of forwards of checkpointed regions."""
     compared: int = 0
-    """Recomputations."""
+    """The number of recomputations that were compared."""
     rounded: int = 0
     ended: str | None = None
-    """What ended the run; empty where nothing did, None where the process ended before the seal."""
+    """What ended the run; empty if nothing did, None if the process ended before the seal."""
     unseen: list[str] = field(default_factory=list)
     """What the run could not look at."""
 
@@ -64,7 +64,7 @@ class Judgement:
         return "\n".join([*lines, *(f"not seen: {sentence}" for sentence in self.not_seen)])
 
     def to_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """Returns the judgement as data for JSON."""
         names = ("step", "rank", "module", "operator", "times")
         findings = []
         for f in self.findings:
@@ -76,7 +76,7 @@ class Judgement:
 
 
 class _Recording(Watch):
-    """A watch that writes down what it would compare."""
+    """A watch that writes down what it would compare, and compares nothing."""
 
     def __init__(self, model: nn.Module, writer: Writer, keep_bytes: int) -> None:
         super().__init__(model, 1, lambda finding: None, keep_bytes)
@@ -94,15 +94,15 @@ class _Recording(Watch):
 
 @contextmanager
 def record(model: nn.Module, path: str | Path, keep_bytes: int = 1 << 12) -> Iterator[None]:
-    """Writes what the checkpointed regions of `model` compute within into a file, for `rematch judge FILE`.
+    """Writes to the file `path` what the checkpointed regions of `model` compute, for `rematch judge FILE`.
 
         with rematch.record(model, "run.journal"):
             train(model, batch)
 
-    Every training step within is written: a fingerprint of the result of each operator, and of each parameter, buffer
-    and argument that it reads, with up to `keep_bytes` bytes of its elements. Numbers stay what they are. The file is
-    sealed when the block is left, with the error that ended it, if one did. Raises OSError where it cannot be written,
-    ValueError for fewer than 8 bytes.
+    Every training step within is written: a fingerprint of each operator's result, and of each parameter, buffer and
+    argument that it reads, with up to `keep_bytes` bytes of its elements. The numbers of the run stay what they are.
+    When the block is left, the file is sealed, with the error that ended it, if one did. Raises OSError if the file
+    cannot be written, ValueError for fewer than 8 bytes.
     """
     with open(path, "w", encoding="utf-8") as file:
         device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -121,7 +121,7 @@ def record(model: nn.Module, path: str | Path, keep_bytes: int = 1 << 12) -> Ite
 
 
 def judge_journal(path: str | Path) -> Judgement:
-    """Compares the recomputations of a journal with their forwards. Raises NoJournal, OSError."""
+    """Compares a journal's recomputations with their forwards, and returns the findings. Raises NoJournal, OSError."""
     reading = Reading(path)
     judged = Judgement(reading.header, unseen=reading.unseen)
     forwards: dict[int, Computation] = {}

@@ -1,4 +1,4 @@
-"""For a running job: now and then, compares what recomputations compute with what their forwards computed."""
+"""Compares, now and then in a running job, what recomputations compute with what their forwards computed."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rematch.journal.fingerprint import Fingerprints
 from rematch.journal.regions import Region, Regions, told, why
 
 _COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
-"""Of the releases that were tried, 2.9 compiles again when a mode is entered, and 2.15 does not."""
+"""Whether compiled code stays compiled when a mode is entered: of the releases that were tried, in 2.15, not in 2.9."""
 
 
 class WatchWarning(UserWarning):
-    """A recomputation differs from its forward, or cannot be seen."""
+    """Says that a recomputation differs from its forward, or cannot be seen."""
 
 
 class RecomputationDiffers(RuntimeError):
@@ -36,29 +36,29 @@ class RecomputationDiffers(RuntimeError):
 
 @dataclass
 class Finding:
-    """What differed at one place. It is written down once, however often it differs there again."""
+    """What differed at one place. It is noted once, however often it differs there again."""
 
     step: int
-    """The first step whose forward it differs from; steps count from 1."""
+    """The first step in which it differs from its forward; steps count from 1."""
     rank: int | None
-    """That of torch.distributed; None where it is not used."""
+    """The rank in torch.distributed; None if that is not used."""
     module: str
     operator: str
-    """What differs first, and the module in which it ran."""
+    """The operator that differs first, and the module in which it ran."""
     element: int | None
-    """The first element that differs, where it is known."""
+    """The first element that differs, if it is known."""
     comparison: Comparison
     times: int = 1
 
     @classmethod
     def of(cls, comparison: Comparison, step: int, rank: int | None) -> Finding:
-        """That of a comparison in which something differs."""
+        """Returns the finding of a comparison in which something differs."""
         leading = comparison.first or comparison.astray or comparison.states[0]
         element = leading.element if isinstance(leading, Difference) else None
         return cls(step, rank, leading.module, leading.operator, element, comparison)
 
     def added_to(self, findings: list[Finding]) -> Finding | None:
-        """Adds it, or counts it as one of the same place, which is returned."""
+        """Adds the finding to `findings`; if one of the same place is there, counts that one up and returns it."""
         known = next((f for f in findings if (f.module, f.operator) == (self.module, self.operator)), None)
         if known is None:
             findings.append(self)
@@ -73,7 +73,7 @@ class Finding:
 
 class Watch(Regions):
     """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations, and
-    `rounded` those of them in which a result was off by a rounding that was not told; `regions` counts the calls of
+    `rounded` those in which a result was off by rounding that was not reported; `regions` counts the calls of
     checkpoint() in the last watched forward."""
 
     def __init__(
@@ -102,9 +102,9 @@ class Watch(Regions):
         self._first: set[str] = set()
         """Modules with which a region began in a watched forward."""
         self._inside: set[str] = set()
-        """Modules that ran within regions of this one."""
+        """Modules that ran within regions of this forward."""
         self._ran: dict[str, Any] = {}
-        """Those of `_first` that run in this one at all, and the hooks that tell so."""
+        """For modules in `_first`, whether each runs in this forward, as a hook notes."""
         self._modes: dict[int, Computations] = {}
         if _compiled(model):
             self._unseen("anything, because the model is compiled")
@@ -116,7 +116,7 @@ class Watch(Regions):
         ]
 
     def remove(self) -> None:
-        """Ends it: the model is as it was, and recomputations that are still to come are not compared."""
+        """Ends the watch: the model is as it was, and recomputations that are still to come are not compared."""
         for hook in self._hooks:
             hook.remove()
         self._hooks, self._modules = [], None
@@ -164,7 +164,8 @@ class Watch(Regions):
                 self._unseen(f"a call of checkpoint(){names} in step {self.steps}, as in a watched step before")
 
     def _listen(self, change: int = 1) -> None:
-        """Recomputations listen as well, for the checkpoints within them; those of several devices run at once."""
+        """Adds or removes a listener. Recomputations listen, too, for the checkpoints in them; several devices run at
+        once."""
         with self._lock:
             self._listeners += change
             if change > 0 and self._listeners == 1:
@@ -173,11 +174,11 @@ class Watch(Regions):
                 self._listening.close()
 
     def safely(self, method: Callable[..., Any], *args: Any) -> Any:
-        """What is raised here is meant for who calls backward()."""
+        """Calls begin() or end(). Their errors are meant to reach the caller of backward()."""
         return method(*args)
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        """Notes what runs from here on, if it is a forward, or the recomputation of one that was noted."""
+        """Begins to note what runs, if this is a forward, or the recomputation of a noted one."""
         if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
             return None
         modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
@@ -201,7 +202,7 @@ class Watch(Regions):
         return region, execution, (modules, execution, step), recomputes
 
     def end(self, token: Any) -> None:
-        """Compares, if a recomputation is over."""
+        """Ends the notes, and compares a recomputation with its forward."""
         if token is None:
             return
         region, execution, memory, recomputes = token
@@ -225,7 +226,7 @@ class Watch(Regions):
             self._tell(comparison, memory[2])
 
     def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:
-        """A region that was noted is over. Returns how a recomputation compares with its forward."""
+        """Ends a noted region, and returns how a recomputation compares with its forward."""
         if not recomputes:
             modules = [noted.entry.module for noted in execution.results]
             self._inside.update(modules)
@@ -238,7 +239,7 @@ class Watch(Regions):
 
     @staticmethod
     def _ignores(region: Region) -> bool:
-        """A forward that no backward can follow, or that a CUDA graph captures."""
+        """Whether a forward is ignored: no backward can follow it, or a CUDA graph captures it."""
         if not region.reentrant and not torch.is_grad_enabled():
             return True
         return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
@@ -260,7 +261,7 @@ class Watch(Regions):
 
 
 class _Ran:
-    """Whether a module runs from here on."""
+    """Notes whether a module runs from here on."""
 
     def __init__(self, module: nn.Module) -> None:
         self._ran = False
@@ -300,15 +301,19 @@ def watch(
         for batch in batches:
             train(model, batch)
 
-    A step is a forward of `model` in training mode, with gradients enabled; microbatches count as
-    steps. In a watched one the result of every operator in a checkpointed region, and every parameter,
-    buffer and argument that it reads, gets a fingerprint on its device, and up to `keep_bytes` bytes of
-    each are kept: all elements, or some at equal distances. The recomputation of the region, as far as it
-    goes, is compared with them. `on_difference` says what a difference does: "warn" warns once for each
-    operator in each module, "raise" raises RecomputationDiffers out of backward(), and a function is given
-    the Finding. Where operators may add in any order, and in reentrant forwards, results that are off by at
-    most 8 units in the last place of their largest element are counted in `rounded`, and not told. The
-    numbers of the step stay what they are. Raises ValueError for an unknown option.
+    A step is a forward of `model` in training mode, with gradients enabled; microbatches count as steps. In a watched
+    step, every result of an operator in a checkpointed region, and every parameter, buffer and argument that it reads,
+    gets a fingerprint on its device. The recomputation of the region, as far as it goes, is compared with these. The
+    numbers of the step stay what they are.
+
+    Args:
+        every: watches each `every`-th step.
+        on_difference: "warn" warns once for each operator in each module, "raise" raises RecomputationDiffers out of
+            backward(), and a function gets the Finding.
+        keep_bytes: the most bytes kept of each tensor beside its fingerprint: all elements, or some at equal distances.
+
+    Where operators may add in any order, and in reentrant forwards, results that are off by at most 8 units in the last
+    place of their largest element are only counted, in `rounded`. Raises ValueError for an unknown option.
     """
     return Watch(model, every, on_difference, keep_bytes)
 
@@ -348,6 +353,6 @@ def _compiled(module: nn.Module) -> bool:
 
 
 def rank() -> int | None:
-    """That of torch.distributed; None where it is not used."""
+    """Returns the rank in torch.distributed; None if that is not used."""
     group = torch.distributed
     return group.get_rank() if group.is_available() and group.is_initialized() else None

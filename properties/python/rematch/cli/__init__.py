@@ -1,4 +1,4 @@
-"""The commands that are written in Python, and what they have in common."""
+"""The commands that are written in Python, and the functions that they share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def parser_of(command: str, says: str, epilog: str) -> ArgumentParser:
-    """The parser of a command: `says` is what it does."""
+    """Returns the parser of a command; `says` is what the command does."""
     from argparse import ArgumentParser, RawDescriptionHelpFormatter
 
     return ArgumentParser(
@@ -19,11 +19,11 @@ def parser_of(command: str, says: str, epilog: str) -> ArgumentParser:
 
 
 def sentence(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Returns the text of an error, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def refuse(who: str, why: str) -> NoReturn:
-    """Ends the program: 2."""
+    """Prints a reason, and ends the program with exit status 2."""
     print(f"{who}: {why}", file=sys.stderr)
     raise SystemExit(2)

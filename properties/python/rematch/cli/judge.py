@@ -1,4 +1,4 @@
-"""`rematch judge`: what `watch` would have said of a run, from its journal."""
+"""`rematch judge`: says from the journal of a run what `watch` would have said of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rematch.cli import parser_of, refuse
 EXAMPLE = """\
 A journal is what `with rematch.record(model, "run.journal"):` around a training step writes, on any machine.
 
-Exit status 0: every recomputation computed what its forward did; 1: one did not, or something was not seen, such as
-the end of the run; 2: no journal.
+Exit status 0: every recomputation computed what its forward did; 1: one differs, or the recording is incomplete; 2:
+FILE is no journal.
 """
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 a recomputation differs, or was not seen, 2 a wrong argument, or no journal."""
+    """Raises SystemExit: 1 if a recomputation differs or was not seen, 2 for a wrong argument or no journal."""
     parser = parser_of("judge", "Compares the recomputations of a recorded run with their forwards.", EXAMPLE)
     parser.add_argument("journal", metavar="FILE", help="a journal")
     parser.add_argument("--json", action="store_true", help="prints JSON")

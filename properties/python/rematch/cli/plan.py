@@ -1,4 +1,4 @@
-"""`rematch plan`: which blocks of a model to checkpoint, from the command line."""
+"""`rematch plan`: chooses which blocks of a model to checkpoint, from the command line."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
     )
-    parser.add_argument("--optimizer", choices=OPTIMIZERS, help="its states and its step are counted, too")
-    parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; several times')
+    parser.add_argument("--optimizer", choices=OPTIMIZERS, help="the optimizer, whose states and step are counted, too")
+    parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; may be repeated')
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 2 a wrong argument, what cannot be measured, or nothing fits: that is no violation."""
+    """Raises SystemExit: 2 for a wrong argument, what cannot be measured, or if nothing fits, which is no violation."""
     parser = _parser()
     given = parser.parse_args(arguments)
     given_inputs = inputs_of(parser, given.input)

@@ -20,12 +20,14 @@ EXAMPLE = """\
 examples:
   rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg 4 --input 2x8x32
   rematch safe blocks.py:Decoder --arg 64 --input hidden_states=2x16x64 --json
+
+Exit status 0: nothing differs; 1: something does; 2: it was not judged.
 """
 
 
 def input_of(text: str) -> torch.Tensor:
-    """A tensor from "4x16": normal numbers, or "int:4x16": zeros and ones. Raises ValueError, and RuntimeError for one
-    that PyTorch cannot make."""
+    """Returns a tensor: normal numbers for "4x16", zeros and ones for "int:4x16". Raises ValueError, and RuntimeError
+    for a tensor that PyTorch cannot make."""
     import torch
 
     kind, _, shape = text.rpartition(":")
@@ -47,7 +49,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 
 def add_module(parser: argparse.ArgumentParser, name: str) -> None:
-    """The arguments that say what is asked about, and what it is called with: for made() and inputs_of()."""
+    """Adds the arguments for the target and its inputs, which made() and inputs_of() read."""
     parser.add_argument("what", metavar=name, help="package.module:Class, or script.py:Class, or a function")
     parser.add_argument("--arg", action="append", default=[], help="an argument of the class: 32, or name=32")
     parser.add_argument(
@@ -59,18 +61,22 @@ def _parser() -> argparse.ArgumentParser:
     says = "Says whether a module computes the same when it is checkpointed, why not, and what it saves."
     parser = parser_of("safe", says, EXAMPLE)
     add_module(parser, "MODULE")
-    parser.add_argument("--variant", choices=[*VARIANTS, "both"], default="both", help="of checkpoint() (both)")
-    parser.add_argument("--model", action="store_true", help="a whole model, or a function that returns it and a batch")
-    parser.add_argument("--no-grad", action="store_true", help="forwards alone, under torch.no_grad()")
+    parser.add_argument(
+        "--variant", choices=[*VARIANTS, "both"], default="both", help="variant of checkpoint() to try (both)"
+    )
+    parser.add_argument(
+        "--model", action="store_true", help="judges a whole model, or one that a function returns with a batch"
+    )
+    parser.add_argument("--no-grad", action="store_true", help="judges forwards alone, under torch.no_grad()")
     parser.add_argument("--ignore", action="append", default=[], help='a difference to accept: "buffer *running*"')
-    parser.add_argument("--seed", type=int, default=0, help="of the random state that each run begins with (0)")
-    parser.add_argument("--verbose", action="store_true", help='lists all that "and 7 more" stands for')
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random state that each run begins with (0)")
+    parser.add_argument("--verbose", action="store_true", help="prints lists in full")
     parser.add_argument("--json", action="store_true", help="prints the verdict as JSON")
     return parser
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 not safe, 2 a wrong argument, or what cannot be judged."""
+    """Raises SystemExit: 1 if it is not safe, 2 for a wrong argument or a target that cannot be judged."""
     parser = _parser()
     given = parser.parse_args(arguments)
     inputs, kwargs = inputs_of(parser, given.input)
@@ -95,7 +101,7 @@ def main(arguments: list[str]) -> None:
 
 
 def inputs_of(parser: argparse.ArgumentParser, texts: list[str]) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
-    """The inputs that --input asks for, positional ones and keywords. Ends the program for a wrong one."""
+    """Returns the inputs that --input asks for, positional ones and keywords. Ends the program for a wrong one."""
     inputs: list[torch.Tensor] = []
     kwargs: dict[str, torch.Tensor] = {}
     for text in texts:
@@ -114,7 +120,7 @@ def inputs_of(parser: argparse.ArgumentParser, texts: list[str]) -> tuple[list[t
 
 
 def made(what: str, texts: list[str]) -> Any:
-    """What stands at a place; of a class an object, made with the arguments that --arg gives."""
+    """Loads what `what` names; a class is called with the arguments that --arg gives, `texts`."""
     try:
         target = load(what)
     except SystemExit as error:
@@ -136,7 +142,7 @@ def made(what: str, texts: list[str]) -> Any:
 def with_batch(
     parser: argparse.ArgumentParser, what: str, model: Any, inputs: Any, kwargs: Any
 ) -> tuple[Any, Any, Any]:
-    """The model and its batch: of a function those that it returns. Ends the program where there are none."""
+    """Returns the model and its batch; a function is called, and returns them. Ends the program if there are none."""
     if isroutine(model):
         try:
             returned = model()

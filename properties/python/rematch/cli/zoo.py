@@ -24,7 +24,7 @@ examples:
   rematch zoo --library timm --jobs 2
   rematch zoo 'transformers:*ForCausalLM' --out golden/conformance
 
-Models that the records hold already are not judged again, so that it goes on where it was stopped.
+Models that the records hold already are not judged again: a run continues where the one before was stopped.
 """
 FORMAT = 1
 
@@ -36,20 +36,19 @@ def _parser() -> argparse.ArgumentParser:
         "checkpointing changes what they compute.",
         EXAMPLE,
     )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="library:name, or a pattern of it; all otherwise")
-    parser.add_argument("--library", choices=LIBRARIES, action="append", help="all of a library")
+    parser.add_argument("names", metavar="NAME", nargs="*", help="library:name, or a pattern of such names (all)")
+    parser.add_argument("--library", choices=LIBRARIES, action="append", help="judges all models of a library")
     parser.add_argument("--list", action="store_true", help="prints the names, and judges nothing")
     parser.add_argument("--out", type=Path, default=Path("rematch-zoo"), help="folder of ZOO.md (rematch-zoo)")
     parser.add_argument("--json", type=Path, help="the records, one line a model (zoo.jsonl beside the page)")
     parser.add_argument("--for", dest="limit", type=float, default=120.0, metavar="S", help="seconds a model may take")
-    parser.add_argument("--jobs", type=int, default=1, help="so many models at a time")
-    parser.add_argument("--again", action="store_true", help="judges again what the records hold")
+    parser.add_argument("--jobs", type=int, default=1, help="how many models to judge at a time")
+    parser.add_argument("--again", action="store_true", help="also judges models that the records hold already")
     return parser
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 1 where a model is not safe, 2 for a wrong argument or where none was judged, 130 where it was
-    stopped."""
+    """Raises SystemExit: 1 if a model is not safe, 2 for a wrong argument or no judged model, 130 if it was stopped."""
     given = _parser().parse_args(arguments)
     if given.limit <= 0 or given.jobs < 1:
         refuse("rematch zoo", "--for and --jobs: more than 0 expected")
@@ -58,7 +57,7 @@ def main(arguments: list[str]) -> None:
         return print("\n".join(places))
     file = given.json or given.out / "zoo.jsonl"
     records = {} if not file.exists() else _read(file)
-    # What could not be built costs little, and may be built by now.
+    # Models that could not be built cost little, and may be built by now.
     known = {place for place, record in records.items() if record["answer"] != NOT_BUILT}
     open_ = [place for place in places if given.again or place not in known]
     begin, stopped = time.monotonic(), False
@@ -71,7 +70,7 @@ def main(arguments: list[str]) -> None:
         for count, record in enumerate(done, 1):
             records[record["model"]] = record
             _tell(record, count, len(open_), time.monotonic() - begin)
-            # What is known is never lost, whatever stops it.
+            # No record is lost, whatever stops the run.
             _write(file, records)
     except KeyboardInterrupt:
         done.close()
@@ -115,7 +114,7 @@ def _places(asked: Sequence[str], libraries: Sequence[str] | None) -> list[str]:
 
 
 def _prepare(places: Sequence[str]) -> None:
-    """Imports what all processes need, once."""
+    """Imports once what all processes need."""
     import_module("rematch.safe")
     for library in {place.partition(":")[0] for place in places}:
         prepare = getattr(import_module(f"rematch.zoo.{library}_models"), "prepare", None)

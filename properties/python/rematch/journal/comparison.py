@@ -1,4 +1,4 @@
-"""Where a recomputation differs from its forward."""
+"""Finds where a recomputation differs from its forward."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from rematch.journal.computations import Computation, Entry, Noted
 from rematch.journal.fingerprint import bits
 
 ROUNDING = 8
-"""Units in the last place of the largest element. Results that are off no further are counted and not told where a
-device adds in any order, or a reentrant forward may have had another kernel. No bound follows for sums in any order
-from their results alone; so this is a threshold, below which `watch` does not decide."""
+"""Units in the last place of the largest element. Results that are off by no more are counted but not reported if a
+device adds in any order, or if a reentrant forward may have used another kernel. Results alone give no bound for sums
+in any order; so this is a threshold below which `watch` does not decide."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A result of an operator, or a state, that is another in the recomputation than in the forward."""
+    """A result of an operator, or a state, that differs between the forward and the recomputation."""
 
     module: str
     operator: str
     name: str
-    """The state: a parameter, a buffer or an argument; "" for a result."""
+    """The name of the state (a parameter, a buffer or an argument); "" for a result."""
     element: int | None
-    """The index of the first element that differs, counted in one dimension; None where none of those kept does."""
+    """The flat index of the first element that differs; None if none of the kept elements does."""
     now: Any
     was: Any
     differing: int
@@ -35,12 +35,12 @@ class Difference:
     elements: int
     draws: bool
     rounding: bool
-    """No element that is kept differs by more than rounding does."""
+    """Whether no kept element differs by more than rounding does."""
     shapes: tuple[list[int], list[int]]
 
     @property
     def values(self) -> str:
-        """Such as: element 17 is 4, in the forward 2 (3 of 128 elements)."""
+        """The difference in words, such as: element 17 is 4, in the forward 2 (3 of 128 elements)."""
         if self.shapes[0] != self.shapes[1]:
             return f"its shape is {self.shapes[0]}, in the forward {self.shapes[1]}"
         sampled = self.compared < self.elements
@@ -53,9 +53,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`first` differs first, `route` is the first integer or Boolean after it. A recomputation may also run an
-    `astray` operator that its forward never ran. `states` are others when they are read, `advanced` those of
-    them that the forward itself has changed."""
+    """How a recomputation compares with its forward.
+
+    `first` is the first result that differs, `route` the first integer or Boolean result that differs after it.
+    `astray` is an operator that the recomputation runs and its forward never ran. `states` differ when they are read;
+    `advanced` names those of them that the forward itself has changed.
+    """
 
     first: Difference | None
     route: Difference | None
@@ -63,16 +66,16 @@ class Comparison:
     states: tuple[Difference, ...]
     advanced: frozenset[str]
     rounded: bool = False
-    """Some result differs by no more than ROUNDING, and was left out."""
+    """Whether some result was left out because it differs by no more than ROUNDING."""
 
     @property
     def same(self) -> bool:
-        """Only rounding differs, if anything."""
+        """Whether nothing but rounding differs."""
         return self.first is None and self.astray is None and not self.states
 
 
 def compare(forward: Computation, again: Computation) -> Comparison:
-    """Waits for the device once, and again for each difference. The recomputation may have stopped early."""
+    """Compares a recomputation with its forward, as far as it ran. Waits for the device once, and per difference."""
     if forward.prints is None or again.prints is None:
         return Comparison(None, None, None, (), frozenset())
     both = torch.cat((forward.prints, again.prints.to(forward.prints.device))).tolist()
@@ -112,8 +115,8 @@ def _states(forward: Computation, again: Computation, was: list[int], now: list[
 def _differing(
     forward: Computation, again: Computation, was: list[int], now: list[int]
 ) -> tuple[Iterator[tuple[int, int]] | list[tuple[int, int]], Entry | None]:
-    """Which results differ, each with the forward's; and an operator in which the recomputation ended, and
-    that the forward never ran."""
+    """Returns which results differ, each with the forward's; and an operator that the forward never ran and in which
+    the recomputation ended."""
     entries, earlier = [n.entry for n in again.results], [n.entry for n in forward.results]
     if entries == earlier[: len(entries)]:
         return ((i, i) for i in range(len(entries)) if was[i] != now[i]), None
@@ -162,14 +165,14 @@ def _difference(forward: Noted, again: Noted, name: str = "") -> Difference:
 
 
 def _rounding(was: torch.Tensor, now: torch.Tensor) -> bool:
-    """Whether the elements that are kept differ by no more than rounding. Some must differ."""
+    """Whether the kept elements differ, but by no more than rounding."""
     a, b = was.double(), now.double()
     apart = (a - b).abs().max()
     return bool(apart > 0) and bool(apart <= ROUNDING * torch.finfo(was.dtype).eps * a.abs().max())
 
 
 def told_apart(now: Any, was: Any) -> tuple[str, str]:
-    """Two numbers that differ, with as many digits as tell them apart."""
+    """Returns two different numbers as texts, with as many digits as it takes to tell them apart."""
     if not isinstance(now, float):
         return str(now), str(was)
     texts = ((f"{now:.{digits}g}", f"{was:.{digits}g}") for digits in range(7, 18))

@@ -1,7 +1,4 @@
-"""What a region computed: a fingerprint of every operator's result, and of every state that it read.
-
-Nothing here waits for a device until two executions are compared.
-"""
+"""Notes what a region computed: a fingerprint of every operator's result, and of every state that it read."""
 
 from __future__ import annotations
 
@@ -23,14 +20,14 @@ _PLAIN = {Tensor, nn.Parameter, nn.Buffer}
 _SKIPPED = tuple(
     f"aten::{name}" for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view")
 )
-"""They make nothing yet, or no other value; a forward finds some of its casts in autocast's cache."""
+"""These operators make no values yet, or no other values; a forward finds some of its casts in autocast's cache."""
 _ALL = 1 << 30
 _FIRST = ("attention", "rnn", "batch_norm")
-"""Their other results may be reserved space, which holds anything."""
+"""The other results of these operators may be reserved space, which holds anything."""
 
 
 class Entry(NamedTuple):
-    """One result of an operator."""
+    """Identifies one result of an operator."""
 
     module: str
     operator: str
@@ -39,33 +36,33 @@ class Entry(NamedTuple):
     dtype: torch.dtype
     draws: bool
     exact: bool
-    """The device computes the same again, to the bit: only the CPU is trusted to."""
+    """Whether the device computes the same bits again: only the CPU is trusted to."""
 
 
 @dataclass(eq=False)
 class Noted:
-    """A fingerprint, and the elements that are kept: all of them, or some at equal distances."""
+    """A fingerprint of a tensor, and the elements that are kept: all of them, or some at equal distances."""
 
     entry: Entry
     print: Tensor | None
-    """Taken with others when the region is over, where all elements are kept."""
+    """If all elements are kept, the fingerprint is taken together with others when the region is over."""
     kept: Tensor
     stride: int
 
 
 @dataclass(eq=False)
 class Computation:
-    """A region that ran. `around` is the module in which checkpoint() was called."""
+    """What one execution of a region computed. `around` is the module in which checkpoint() was called."""
 
     around: str
     reentrant: bool
     results: list[Noted] = field(default_factory=list)
     reads: dict[str, Noted] = field(default_factory=dict)
-    """Parameters, buffers and arguments by name, as they were found when first read."""
+    """The parameters, buffers and arguments that it read, by name, as they were at the first read."""
     read_at: dict[str, int] = field(default_factory=dict)
-    """How many results there were then."""
+    """For each of them, how many results there were at that read."""
     names: dict[int, str] = field(default_factory=dict)
-    """What begins at an address; "" for what was made within."""
+    """Names of the tensors that begin at an address; "" for one that was made within the region."""
     buffers: dict[str, Tensor] = field(default_factory=dict)
     wrote: dict[str, Tensor] = field(default_factory=dict)
     """Fingerprints of buffers when the region was over."""
@@ -93,7 +90,7 @@ class Computation:
 
 
 class Modules:
-    """Names the module in which an operator runs, by the calls that are under way; no hook is needed."""
+    """Finds the module in which an operator runs from the calls that are under way; no hook is needed."""
 
     _OTHER, _CALL, _RUN, _INFRASTRUCTURE = range(4)
     _kinds: dict[int, tuple[int, CodeType]] = {}
@@ -107,8 +104,8 @@ class Modules:
                 self.states.setdefault(t.data_ptr(), name)
 
     def at(self, frame: FrameType | None, around: str | None) -> tuple[str, nn.Module | None] | None:
-        """The innermost module of the model, None for what FSDP or a collective does on the way. `around` is
-        the answer where the region begins; None goes past that."""
+        """Returns the innermost module of the model that `frame` runs in, with its name; None for what FSDP or a
+        collective does on the way. `around` is the answer where the region begins; None searches beyond."""
         kinds = self._kinds
         while frame is not None:
             code = frame.f_code
@@ -130,7 +127,7 @@ class Modules:
         return around or "", None
 
     def state(self, t: Tensor, module: nn.Module | None, name: str) -> str:
-        """The name of the parameter or buffer that begins where `t` does, or ""."""
+        """Returns the name of the parameter or buffer that begins at the address of `t`, or ""."""
         place = t.data_ptr()
         if place not in self.states and module is not None:
             # FSDP puts others in their place while a module runs.
@@ -152,8 +149,7 @@ class Modules:
 
 
 class Computations(Reader):
-    """Notes what operators compute, for all executions under way in one thread, and lets `unseen` know what it
-    cannot."""
+    """Notes what operators compute for all executions under way in one thread; tells `unseen` what it cannot see."""
 
     _known: dict[Any, tuple[str, int, bool]] = {}
 
@@ -219,7 +215,7 @@ class Computations(Reader):
 
 
 def _known(func: Any) -> tuple[str, int, bool]:
-    """The operator's name, how many of its results are values that it computed, and whether it draws random numbers."""
+    """Returns an operator's name, how many results are values that it computed, and whether it draws random numbers."""
     schema = getattr(func, "_schema", None)
     if schema is None:
         return str(func), _ALL, False

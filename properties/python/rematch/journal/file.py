@@ -1,4 +1,4 @@
-"""Journals as files: JSON lines, one for each region that ran, so that a run is judged on another machine."""
+"""Writes and reads journals as JSON lines, one for each region that ran, so that another machine can judge a run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FORMAT = 1
 
 
 class NoJournal(ValueError):
-    """A file is no journal, or one that this version cannot read."""
+    """A file is not a journal, or one that this version cannot read."""
 
 
 class Writer:
-    """Writes a journal line by line. A last line seals it; one that lacks it ended with its process."""
+    """Writes a journal line by line. The last line seals it; a journal without it ended with its process."""
 
     def __init__(self, file: TextIO, header: dict[str, Any]) -> None:
         self._file, self._number = file, 0
@@ -37,7 +37,7 @@ class Writer:
         self._write({"unseen": what})
 
     def seal(self, error: str) -> None:
-        """The run is over; `error`: what ended it, empty where nothing did."""
+        """Adds the last line: the run is over. `error` is what ended it; empty if nothing did."""
         self._write({"sealed": self._number, "error": error})
 
     def _write(self, line: dict[str, Any]) -> None:
@@ -46,7 +46,7 @@ class Writer:
 
 
 class Reading:
-    """A journal that is read line by line. Raises NoJournal, OSError."""
+    """Reads a journal line by line. Raises NoJournal, OSError."""
 
     def __init__(self, path: str | Path) -> None:
         self._path, self._lines = path, _lines(Path(path))
@@ -54,12 +54,12 @@ class Reading:
         if self.header.get("journal") != FORMAT:
             raise NoJournal(f"{path}: a journal of format {FORMAT} expected")
         self.unseen: list[str] = []
-        """What could not be looked at, in the lines that were read."""
+        """What the run could not look at, as far as the lines were read."""
         self.ended: str | None = None
-        """What ended the run, empty where nothing did; None until the seal is read."""
+        """What ended the run; empty if nothing did, None until the seal is read."""
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Computation]]:
-        """Each region, with where it ran."""
+        """Yields each region that ran, with the line that says where."""
         for line in self._lines:
             try:
                 if "sealed" in line:

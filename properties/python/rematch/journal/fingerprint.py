@@ -8,17 +8,17 @@ import torch
 from torch import Tensor
 
 COLUMNS = 1024
-"""A long tensor is laid out in rows of so many words."""
+"""The number of words in a row: long tensors are laid out in rows."""
 SHORT = 8 * COLUMNS
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Fingerprints:
-    """A fingerprint is a sum of the tensor's words, modulo 2^64, each times an odd weight that its position decides.
+    """Computes fingerprints. One is the sum of a tensor's words modulo 2^64, each times an odd weight for its position.
 
-    Long tensors are summed by rows and by columns first, and the sums are taken for words: that reads
-    the tensor twice, and needs no second tensor of its size. A single changed element is always seen.
-    Elements are read in their order, so layout and storage do not matter; -0 is not 0, a NaN is its bits.
+    A long tensor is summed by rows and by columns first, and these sums are taken as words: that reads the tensor
+    twice, and needs no second tensor of its size. A single changed element is always seen. Elements are read in order,
+    so layout and storage do not matter. -0 differs from 0, and a NaN is compared by its bits.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Fingerprints:
         self._parts: dict[tuple[torch.device, int], Tensor] = {}
 
     def of(self, flat: Tensor) -> Tensor:
-        """An int64 without dimensions on the device of `flat`, which flattened() has made."""
+        """Returns the fingerprint of `flat`, which flattened() has made: an int64 without dimensions on its device."""
         words = _words(flat)
         while words.numel() > SHORT:
             rows = words.numel() // COLUMNS
@@ -35,7 +35,7 @@ class Fingerprints:
         return (words * self._for(flat.device, words.numel())).sum()
 
     def of_all(self, flats: list[Tensor]) -> list[Tensor]:
-        """Those of many, each as of() has it: short ones of one length at once."""
+        """Returns the fingerprints of many tensors, as of() does: those of short ones of one length at once."""
         found: list[Tensor | None] = [None] * len(flats)
         alike: dict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
         for i, flat in enumerate(flats):
@@ -66,7 +66,7 @@ class Fingerprints:
 
 
 def flattened(t: Tensor) -> Tensor:
-    """The elements in their order, as a view where that is possible."""
+    """Returns the elements in order, as a view if possible."""
     t = t.detach()
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())
@@ -78,7 +78,7 @@ def flattened(t: Tensor) -> Tensor:
 
 
 def bits(flat: Tensor) -> Tensor:
-    """The elements as integers, to be compared: a NaN equals itself."""
+    """Returns the elements as integers, for comparison: a NaN equals itself."""
     return flat.view(_WORDS[flat.element_size()])
 
 

@@ -1,4 +1,4 @@
-"""A journal of one run: operators, submodules and checkpointed regions, told to readers as they come."""
+"""Tells readers of one run as it happens: its operators, submodules and checkpointed regions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from rematch.journal.operators import Execution, Operators, Reader, Unseen, over
 from rematch.journal.regions import Region, Regions, told, why
 
 FORWARD, BACKWARD, RECOMPUTATION = "forward", "backward", "recomputation"
-"""Phases of a run. Operators outside of the backward and of recomputations are in the forward, also where a hook calls
-them."""
+"""Phases of a run. Operators outside of the backward and of recomputations are in the forward, also those of hooks."""
 
 
 def warning_of(who: str) -> Unseen:
-    """What warns of whatever was not seen."""
+    """Returns a function that warns, in the name of `who`, of what was not seen."""
 
     def warn(what: str, error: Exception) -> None:
         # Warnings that are errors must not reach what runs.
@@ -31,7 +30,7 @@ def warning_of(who: str) -> Unseen:
 
 
 def hooked(register: Callable[..., Any], hook: Callable[..., Any], **options: Any) -> list[Any]:
-    """The handle of a hook; none of modules that take no hooks, as scripted ones do not."""
+    """Registers a hook; returns a list with its handle, empty for modules that take no hooks, such as scripted ones."""
     try:
         return [register(hook, **options)]
     except RuntimeError:
@@ -39,8 +38,8 @@ def hooked(register: Callable[..., Any], hook: Callable[..., Any], **options: An
 
 
 class Journal(Regions):
-    """Tells `readers` what runs while it is open: with `modules`, by name, also which of them run. What no reader asks
-    for is not looked at. Errors of readers are handed to `unseen`; they never reach what runs."""
+    """Tells `readers` what runs while it is open: operators, regions, and which of `modules` run, by name. What no
+    reader asks for is not looked at. Errors of readers are passed to `unseen`; they never reach the code that runs."""
 
     def __init__(self, modules: Mapping[str, nn.Module], *readers: Reader, unseen: Unseen) -> None:
         super().__init__()
@@ -51,12 +50,12 @@ class Journal(Regions):
 
     @property
     def number(self) -> int:
-        """That of the last event, whatever its kind: it tells what came before what."""
+        """The number of the last event of any kind: it tells which of two events came first."""
         return self._operators.number
 
     @property
     def module(self) -> str:
-        """The name of the innermost submodule that runs; "" for the model itself, and outside."""
+        """The name of the innermost submodule that runs; "" for the model itself, and outside of it."""
         return self._running[-1] if self._running else ""
 
     @property
@@ -66,20 +65,20 @@ class Journal(Regions):
 
     @property
     def phase(self) -> str:
-        """FORWARD, BACKWARD or RECOMPUTATION."""
+        """The current phase: FORWARD, BACKWARD or RECOMPUTATION."""
         if self.recomputes:
             return RECOMPUTATION
         return BACKWARD if torch._C._current_graph_task_id() >= 0 else FORWARD
 
     @contextmanager
     def open(self) -> Iterator[Journal]:
-        """Within, readers are told. Nothing is left behind, whatever happens."""
+        """Within, readers are told what runs. Nothing is left behind, whatever happens."""
         with told(self), self.attached():
             yield self
 
     @contextmanager
     def attached(self) -> Iterator[None]:
-        """The same but for regions, of which told() tells."""
+        """Does the same as open() except for regions, of which told() tells."""
         with ExitStack() as stack:
             for name, module in self._named.items():
                 hooks = hooked(module.register_forward_pre_hook, lambda *_, n=name: self._enter(n))

@@ -1,7 +1,7 @@
-"""The operators of a run, told to readers.
+"""Tells readers of the operators of a run.
 
-This is the only mode of the package that intercepts operators. A reader overrides what it wants to be told of; what a
-reader does not override costs nothing. Readers cannot raise into PyTorch: what one fails to see is handed to `unseen`.
+This is the only mode of the package that intercepts operators. A reader overrides the methods of the events that it
+wants; the others cost nothing. Readers cannot raise into PyTorch: what one fails to see is passed to `unseen`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rematch.journal.regions import Region
 
 Unseen = Callable[[str, Exception], None]
-"""Is told what was not seen, and why."""
+"""A function that is told what was not seen, and why."""
 
 
 class Operator:
-    """An operator that runs: an event of the journal. `result` is there once it ran."""
+    """An operator that runs: an event of the journal. It has a `result` after it ran."""
 
     __slots__ = ("args", "func", "kwargs", "notes", "number", "result")
 
@@ -29,59 +29,59 @@ class Operator:
         self.number, self.func, self.args, self.kwargs = number, func, args, kwargs
         self.result: Any = None
         self.notes: Any = None
-        """Whatever a reader keeps from before() to after()."""
+        """What a reader keeps from before() to after()."""
 
     @property
     def name(self) -> str:
-        """Its name with its overload, such as "aten.add.Tensor"."""
+        """The operator's name with its overload, such as "aten.add.Tensor"."""
         return str(self.func)
 
     @property
     def draws(self) -> bool:
-        """Whether it draws random numbers."""
+        """Whether the operator draws random numbers."""
         return torch.Tag.nondeterministic_seeded in getattr(self.func, "tags", ())
 
     def taken(self) -> Iterator[Tensor]:
-        """The tensors among its arguments."""
+        """Yields the tensors among the operator's arguments."""
         return tensors((*self.args, *self.kwargs.values()))
 
     def made(self) -> Iterator[Tensor]:
-        """The tensors that it returned."""
+        """Yields the tensors that the operator returned."""
         return tensors((self.result,))
 
 
 @dataclass(eq=False)
 class Execution:
-    """A region that runs: its forward, or a recomputation."""
+    """One execution of a region: its forward, or a recomputation."""
 
     region: Region
     recomputes: bool
     notes: Any = None
-    """Whatever a reader keeps from begins() to ends()."""
+    """What a reader keeps from begins() to ends()."""
 
 
 class Reader:
-    """Is told what a run does. This class reads nothing."""
+    """Is told what a run does. This base class ignores all events."""
 
     def skips(self, types: Sequence[type]) -> bool:
-        """Whether an operator on subclasses of these types is left to them: the reader is told of what they make
-        of it."""
+        """Whether an operator on tensor subclasses of these types is left to them: the reader is then told of the
+        operators that they run instead."""
         return False
 
     def before(self, op: Operator) -> None:
-        """The operator is about to run."""
+        """An operator is about to run."""
 
     def after(self, op: Operator) -> None:
-        """The operator ran, and raised nothing."""
+        """An operator ran without an error."""
 
     def backward(self) -> None:
-        """The backward is about to begin, where the journal is told of it."""
+        """The backward is about to begin, if the journal is told of it."""
 
     def enters(self, module: str) -> None:
-        """The forward of the submodule of that name begins; "" is the model."""
+        """The forward of the submodule called `module` begins; "" is the model."""
 
     def leaves(self, module: str, returned: Any) -> None:
-        """It is over; `returned` is None where an error, or early stop, ended it."""
+        """That forward is over; `returned` is None if an error, or early stop, ended it."""
 
     def begins(self, execution: Execution) -> None:
         """A region begins to run."""
@@ -113,8 +113,8 @@ def _dispatch(mode: Operators, func: Any, types: Any, args: Any = (), kwargs: An
 
 
 class Operators(TorchDispatchMode):
-    """Tells readers of every operator that runs within, on its way below autograd. Compiled code within runs as if it
-    were not compiled. Without `unseen` errors of readers are raised, as subjects want it."""
+    """Tells readers of every operator that runs within, below autograd. Compiled code runs uncompiled within. Without
+    `unseen`, errors of readers are raised, as subjects need it."""
 
     supports_higher_order_operators = True
     __torch_dispatch__ = _dispatch
@@ -128,7 +128,7 @@ class Operators(TorchDispatchMode):
 
 
 class OperatorsAroundCompiled(Operators):
-    """Leaves compiled code compiled, and sees nothing of it: it would compute other bits if it were not."""
+    """Leaves compiled code compiled, and does not see into it: uncompiled it would compute other bits."""
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -136,7 +136,7 @@ class OperatorsAroundCompiled(Operators):
 
 
 class OperatorsOfEager(Operators):
-    """For runs in which nothing is compiled: what guards __torch_dispatch__() against that is slow."""
+    """Does not guard __torch_dispatch__() against compilation, which is slow: for runs that compile nothing."""
 
     __torch_dispatch__ = _dispatch
 
@@ -146,16 +146,16 @@ class OperatorsOfEager(Operators):
 
 
 def overrides(reader: Reader, method: str) -> bool:
-    """Whether a reader wants to be told of that."""
+    """Whether a reader overrides `method`, to be told of its event."""
     return getattr(type(reader), method) is not getattr(Reader, method)
 
 
 _kinds: dict[type, tuple[bool, bool]] = {}
-"""Whether a class is one of tensors, or of sequences."""
+"""For each class, whether it is a class of tensors, and whether of lists or tuples."""
 
 
 def tensors(values: Sequence[Any]) -> Iterator[Tensor]:
-    """The tensors among these values, and in the lists and tuples among them."""
+    """Yields the tensors among `values`, and in the lists and tuples among them."""
     for value in values:
         kind = type(value)
         # The check of instances by PyTorch takes longer than a small operator.

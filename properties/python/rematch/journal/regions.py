@@ -1,9 +1,8 @@
-"""The regions of a run: every call of torch.utils.checkpoint.checkpoint(), by whatever name it is reached.
+"""Tells of the regions of a run: every call of torch.utils.checkpoint.checkpoint(), under whatever name.
 
-checkpoint() is imported under many names, kept in attributes and bound by partial(). All of them
-reach two functions of torch.utils.checkpoint that do the work, one for each variant, and these are
-exchanged here, for a while: for the plain run by a call of the function, otherwise by one that
-tells when a region runs.
+checkpoint() is imported under many names, kept in attributes and bound by partial(). All of them call two functions of
+torch.utils.checkpoint that do the work, one for each variant. These are replaced here for a while: in a plain run by a
+call of the function, otherwise by a function that tells when a region runs.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ import torch.utils.checkpoint as library
 
 _library_function = library.CheckpointFunction
 _GENERATORS = ("_checkpoint_without_reentrant_generator_impl", "_checkpoint_without_reentrant_generator")
-"""What the non-reentrant variant is called inside; releases before 2.12 know the second alone."""
+"""Names of the function that the non-reentrant variant calls inside; releases before 2.12 have only the second."""
 _BEFORE_ARGS = 5
-"""So many options stand before the arguments of the function where the options have no names."""
+"""How many options come before the function's arguments if the options are passed without names."""
 FAILED = object()
-"""What begin() returns where it failed: end() is not called."""
+"""Stands for the result of a begin() that failed: end() is not called then."""
 AGAIN = "does not end: the recomputation of a region needs its own result"
 _COMPOSABLE = "torch.distributed._composable.checkpoint_activation"
 
 
 class CheckpointFunction(library.CheckpointFunction):
-    """The reentrant variant, which stops where its backward runs within itself: PyTorch would recurse without end."""
+    """The reentrant variant, which raises where its backward runs within itself: PyTorch would recurse without end."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -44,12 +43,12 @@ class CheckpointFunction(library.CheckpointFunction):
 
 
 def why(error: BaseException) -> str:
-    """What was raised, on one line."""
+    """Returns the type and text of an error, on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
 def _noted(region: Region, context_fn: Any) -> Any:
-    """A context_fn that does the same, and leaves what it made at the region."""
+    """Returns a context_fn that does the same as the given one, and stores the contexts that it makes in the region."""
     if context_fn in (None, library.noop_context_fn):
         return context_fn
     region.context_fn = context_fn
@@ -63,7 +62,7 @@ def _noted(region: Region, context_fn: Any) -> Any:
 
 @dataclass
 class Region:
-    """One call of checkpoint(): `number` counts them in a run."""
+    """One call of checkpoint(): `number` is its number in the run."""
 
     number: int
     function: Any
@@ -71,32 +70,31 @@ class Region:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     memory: Any = None
-    """Whatever a listener keeps of the forward, as long as a recomputation may come."""
+    """What a listener keeps of the forward, for as long as a recomputation may come."""
     context_fn: Any = None
-    """The one that checkpoint() got, such as one with a selective policy; None without."""
+    """The context_fn that checkpoint() got, for instance for a selective policy; None without one."""
     contexts: Any = None
-    """What context_fn made for this region: the contexts of the forward and of the recomputation."""
+    """The contexts that context_fn made for this region: for the forward and for the recomputation."""
     returned: Any = None
-    """What it returned, while its end is told; None where an error or early stop ended it, and in the forward of the
-    non-reentrant variant, which returns past us."""
+    """What the region returned, at the time when its end is told; None if an error or early stop ended it, and for a
+    forward of the non-reentrant variant, whose result does not pass through here."""
 
     def let_go(self) -> None:
-        """Forgets arguments and results, which are there for listeners while the region runs: a listener must not keep
-        memory alive."""
+        """Drops arguments and results: listeners may use them while the region runs, and must not keep memory alive."""
         self.args, self.kwargs, self.returned = (), {}, None
 
 
 class Regions:
-    """Is told of regions; this class listens to nothing."""
+    """Is told of regions; this base class only counts them."""
 
     def __init__(self) -> None:
         self.count = 0
         self.reentrant = False
         self.unseen: dict[str, str] = {}
-        """What begin() or end() failed to look at, each with why."""
+        """What begin() or end() failed to look at, each with a reason."""
 
     def safely(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Calls begin() or end(): what they raise must not reach PyTorch, which keeps its hooks then."""
+        """Calls begin() or end(), and catches their errors: PyTorch would keep its hooks if an error reached it."""
         try:
             return FAILED if args == (FAILED,) else method(*args)
         except Exception as error:
@@ -104,7 +102,7 @@ class Regions:
             return FAILED
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        """A region begins to run. What is returned is given to end()."""
+        """A region begins to run. The returned value is passed to end()."""
 
     def end(self, token: Any) -> None:
         """The region is over, perhaps because of an error or of early stop."""
@@ -113,7 +111,7 @@ class Regions:
         """The backward begins."""
 
     def attached(self) -> AbstractContextManager[Any]:
-        """Surrounds the run, after everything was put back."""
+        """Returns the context that surrounds the run, after everything was put back."""
         return nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""Counts the bytes of a training step: which memory is live when, what made it, and until when it is held."""
+"""Counts the bytes of a training step: which memory is live when, which operator made it, and until when it is held."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
 from rematch.journal.operators import Operator, Reader
 
 GIVEN, OPTIMIZER = "given", "optimizer"
-"""Phases beside those of a journal: what was there before the run, and the step of the optimizer."""
+"""Further phases beside those of a journal: before the run, and the step of the optimizer."""
 
 _PARTS = {
     torch.sparse_coo: ("_indices", "_values"),
@@ -26,25 +26,25 @@ _PARTS = {
     torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
     torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
-"""What gives the parts of sparse tensors."""
+"""The methods that return the parts of sparse tensors."""
 
 
 @dataclass(slots=True)
 class Allocation:
-    """Memory of one storage. Times are numbers of operators that ran before."""
+    """The memory of one storage. Times are the numbers of operators that ran before."""
 
     bytes: int
     born: int
     phase: str
     module: str
-    """The submodule in which it was made; for what was there before, what it is, such as "parameters"."""
+    """The submodule in which it was made; for memory that was there before, a description such as "parameters"."""
     operator: str = ""
     died: int | None = None
     gradient: bool = False
     """Whether it is the gradient of a parameter after the backward."""
 
     def live(self, at: int) -> bool:
-        """Whether it is live right after operator `at` ran."""
+        """Whether the memory is live right after operator `at` ran."""
         return self.born <= at and (self.died is None or self.died > at)
 
 
@@ -67,8 +67,8 @@ class Curve:
     """Bytes that are live right after each operator."""
     marks: list[Mark] = field(default_factory=list)
     operations: dict[str, int] = field(default_factory=dict)
-    """Floating-point operations of recomputations, by the mark that they follow: those of products as PyTorch counts
-    them, one for each element of other results."""
+    """Floating-point operations of recomputations, by the mark before them: those of products as PyTorch counts them,
+    one for each element of other results."""
 
     @property
     def peak(self) -> int:
@@ -77,18 +77,18 @@ class Curve:
 
     @property
     def peak_at(self) -> int:
-        """The operator after which they are."""
+        """The number of the operator after which the most bytes are live."""
         return max(range(len(self.live)), key=lambda i: self.live[i], default=0)
 
     @property
     def peak_mark(self) -> Mark:
-        """The mark after which the peak is."""
+        """The mark after which the peak comes."""
         return max(self.marks, key=lambda mark: mark.most)
 
 
 class StorageMeter(Reader):
-    """Counts the storages of all tensors that operators return. What an operator takes and gives back while
-    it runs is not seen. Works on fake tensors, too."""
+    """Counts the storages of all tensors that operators return; memory that an operator allocates and frees while it
+    runs is not seen. Works on fake tensors, too."""
 
     def __init__(self) -> None:
         self.curve = Curve()
@@ -99,7 +99,7 @@ class StorageMeter(Reader):
         self.mark("begin")
 
     def belongs(self, what: str, tensors: Iterable[Tensor]) -> None:
-        """Counts memory that was there before the step."""
+        """Counts memory that was there before the step; `what` describes it."""
         for t in tensors:
             for storage in storages(t):
                 self._see(storage, Allocation(0, 0, GIVEN, what))
@@ -122,7 +122,7 @@ class StorageMeter(Reader):
                     one.gradient = True
 
     def allocation(self, storage: Any) -> Allocation | None:
-        """Returns the allocation of a storage; None where the storage was never seen."""
+        """Returns the allocation of a storage; None if the storage was never seen."""
         known = self._known.get(storage._cdata)
         return None if known is None else known[1]
 
@@ -172,8 +172,7 @@ class StorageMeter(Reader):
 
 
 class AllocatorMeter:
-    """Asks the allocator of a CUDA device: all memory is counted, that which operators use inside as well.
-    It says nothing of what made it."""
+    """Asks the allocator of a CUDA device: it counts all memory, also that inside operators, but not what made it."""
 
     def __init__(self, device: torch.device) -> None:
         self.curve, self.phase, self._device = Curve(), FORWARD, device
@@ -206,8 +205,8 @@ class AllocatorMeter:
 
 
 def storages(t: Tensor) -> Iterator[torch.UntypedStorage]:
-    """The memory that holds the elements: that of its parts, where it is a subclass that holds others, or sparse; none
-    for a tensor that has none of its own, as those on the meta device."""
+    """Yields the storages that hold a tensor's elements: those of its parts if it is sparse or a subclass that wraps
+    others, none if it has no storage, as on the meta device."""
     if hasattr(t, "__tensor_flatten__"):
         for name in t.__tensor_flatten__()[0]:
             yield from storages(getattr(t, name))
@@ -219,8 +218,8 @@ def storages(t: Tensor) -> Iterator[torch.UntypedStorage]:
 
 
 def composition(curve: Curve, at: int, block_of: Callable[[str], str]) -> Mapping[str, int]:
-    """What the bytes are that are live after operator `at`, largest first. `block_of` says to which block a
-    submodule belongs; empty: to none."""
+    """Returns what the bytes are that are live after operator `at`, largest first. `block_of` returns the block to
+    which a submodule belongs; empty if none."""
     found: dict[str, int] = {}
     for allocation in curve.allocations:
         if allocation.bytes and allocation.live(at):

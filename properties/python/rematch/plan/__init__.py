@@ -14,10 +14,10 @@ __all__ = ["Applied", "Plan", "apply", "plan_model"]
 
 
 def apply(model: nn.Module, plan: Plan | Mapping[str, str], policies: Mapping[str, Contexts] | None = None) -> Applied:
-    """Checkpoints blocks of `model` from now on, as a plan says, or {"layers.0": "checkpointed", ...}.
+    """Checkpoints blocks of `model` from now on, by a plan or by choices such as {"layers.0": "checkpointed"}.
 
-    Names of parameters stay as they are. What is returned has remove(), and is a context manager. `policies`: for
-    checkpoint(context_fn=), by name, where choices name them. Raises ValueError for a block that the model lacks.
+    Names of parameters stay as they are. The result has remove(), and is a context manager. `policies` are functions
+    for checkpoint(context_fn=), by the names that choices use. Raises ValueError for a block that the model lacks.
     """
     if isinstance(plan, Plan):
         return Applied(model, plan.choices, plan.step.options)

@@ -1,4 +1,4 @@
-"""Bytes over a step as a picture of characters."""
+"""Draws the bytes over a step with characters."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def chart_of(curves: Mapping[str, Curve], width: int, height: int) -> str:
-    """One picture for each curve, all to one scale: the highest bar is the largest peak. A column is as many
-    operators as fit; a "b" stands where the backward begins."""
+    """Returns one picture for each curve, all on one scale: the highest bar is the largest peak. A column stands for as
+    many operators as fit; a "b" marks where the backward begins."""
     top = max((curve.peak for curve in curves.values()), default=0)
     return "\n".join(_one(name, curve, top, width, height) for name, curve in curves.items())
 
@@ -36,7 +36,7 @@ def _one(name: str, curve: Curve, top: int, width: int, height: int) -> str:
 
 
 def _columns(live: list[int], width: int) -> list[int]:
-    """The most of each of at most `width` equal parts."""
+    """Returns the maximum of each of at most `width` equal parts."""
     count = min(width, len(live))
     cuts = [i * len(live) // count for i in range(count + 1)] if count else []
     return [max(live[a:b]) for a, b in pairwise(cuts)]

@@ -1,13 +1,13 @@
-"""The cheapest choice for the blocks of a chain within a number of bytes: exact, by dynamic programming.
+"""Finds the cheapest choice for the blocks of a chain within a number of bytes, exactly, by dynamic programming.
 
-Forward and backward are each a walk over levels. Before block i runs, those bytes are live that were live before
-block i - 1 and what that block added; after its backward, those are live that will be after the backward of
-block i - 1 and what that one will free. What a block adds, and how far it goes beyond its level, depends on what
-is chosen for it and for the block before it, whose output it may share. (The two walks differ: what Python
-still refers to is live in the forward, and gone in the backward.)
+Forward and backward are each a walk over levels. The level before block i runs is the level before block i - 1 plus the
+bytes that block i - 1 added; in the backward, the level after block i is the level after block i - 1 plus the bytes
+that block i - 1 will free. The bytes that a block adds, and how far it exceeds its level, depend on the choices for it
+and for the block before it, whose output it may share. (The two walks differ: memory to which Python still refers is
+live in the forward, and gone in the backward.)
 
-So each block's part of the peak depends on the choices before it alone, and for every block and last choice only
-those need to be kept that no other one beats in both levels and in cost.
+So each block's part of the peak depends only on the choices before it, and for each block and last choice only those
+states must be kept that no other state beats in both levels and in cost.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 NONE = -1
-"""What was chosen for the block before the first one."""
+"""Stands for the choice for the block before the first one."""
 Pairs = list[dict[tuple[int, int], int]]
-"""For each block: bytes by the choice for the block before it and its own."""
+"""For each block, bytes by the choice for the block before it and the block's own choice."""
 
 
 @dataclass
 class Walk:
-    """The forward or the backward. Bytes."""
+    """The forward or the backward. All numbers are bytes."""
 
     start: int = 0
-    """Live before the first block in the forward, after its backward in the backward."""
+    """The level before the first block in the forward; the level after its backward in the backward."""
     adds: Pairs = field(default_factory=list)
     inner: Pairs = field(default_factory=list)
-    """The most bytes beyond the level of a block while it runs."""
+    """The most bytes beyond a block's level while the block runs."""
 
 
 @dataclass(frozen=True)
 class Chain:
-    """What was measured. Costs are integers, of any unit."""
+    """What was measured of a chain of blocks. Costs are integers, in any unit."""
 
     forward: Walk
     backward: Walk
     fixed: int
-    """The peak of what no choice changes: before the first block, and in the optimizer."""
+    """The peak of the parts that no choice changes: before the first block, and in the optimizer."""
     tail: dict[tuple[int, int], int]
-    """The most bytes beyond the last level of the backward while what follows the blocks runs, by the choices for the
-    first block and the last: the input of the first one may be live because of Python alone."""
+    """The most bytes beyond the last level of the backward while the code after the blocks runs, by the choices for the
+    first block and the last: Python alone may keep the input of the first one live."""
     cost: Sequence[Sequence[int]]
-    """For each block: the cost of each choice."""
+    """For each block, the cost of each choice."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,7 +57,7 @@ class Choice:
 
 
 def peak_of(chain: Chain, options: Sequence[int]) -> int:
-    """The peak that a choice has."""
+    """Returns the peak of a choice for all blocks."""
     most = chain.fixed
     for walk in (chain.forward, chain.backward):
         live, before = walk.start, NONE
@@ -86,7 +86,7 @@ class _State:
 
 
 def cheapest(chain: Chain, budget: int) -> Choice | None:
-    """The choice with the least cost whose peak is at most `budget`; None where there is none."""
+    """Returns the choice with the least cost whose peak is at most `budget`; None if there is none."""
     if chain.fixed > budget:
         return None
     forward, backward = chain.forward, chain.backward
@@ -114,16 +114,16 @@ def cheapest(chain: Chain, budget: int) -> Choice | None:
 
 
 def lowest(cheapest_within: Callable[[int], Choice | None], choice: Choice) -> Choice:
-    """Of the choices that cost as much as `choice`, one with the least peak."""
+    """Returns a choice with the least peak among those that cost as much as `choice`."""
     while (lower := cheapest_within(choice.peak - 1)) is not None and lower.cost == choice.cost:
         choice = lower
     return choice
 
 
 def frontier(cheapest_within: Callable[[int], Choice | None], apart: int = 1) -> list[Choice]:
-    """Choices that no other one beats in both cost and peak, the cheapest first: all of them, or, where `apart` is
-    more than 1, such that peaks are so many bytes apart, and the one with the least peak. `cheapest_within`: the
-    cheapest choice within a number of bytes."""
+    """Returns the choices that no other choice beats in both cost and peak, the cheapest first. If `apart` is more than
+    1, returns only choices whose peaks are that many bytes apart, and the one with the least peak. `cheapest_within`
+    returns the cheapest choice within a number of bytes."""
     found: list[Choice] = []
     budget, step = 1 << 62, apart
     while step:
@@ -139,9 +139,9 @@ def frontier(cheapest_within: Callable[[int], Choice | None], apart: int = 1) ->
 
 
 def _unbeaten(found: list[_State]) -> list[_State]:
-    """Sorted by cost; of those that cost no more, none may have both levels at most as high."""
+    """Returns the states sorted by cost, without those that a state of no more cost beats in both levels."""
     kept: list[_State] = []
-    # The lowest levels so far: of those that were kept, the ones that no later one is below.
+    # The kept states with the lowest levels so far: no later one is below them.
     lowest: list[_State] = []
     for state in sorted(found, key=lambda s: (s.cost, s.forward, s.backward)):
         if not any(k.forward <= state.forward and k.backward <= state.backward for k in lowest):

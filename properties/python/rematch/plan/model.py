@@ -1,4 +1,4 @@
-"""Which blocks of a model should be checkpointed, so that a step fits into a number of bytes?"""
+"""Finds which blocks of a model to checkpoint, so that a step fits into a number of bytes."""
 
 from __future__ import annotations
 
@@ -42,31 +42,33 @@ def plan_model(
     repeats: int = 3,
     progress: bool = False,
 ) -> Plan:
-    """The choice of blocks to checkpoint with the least recomputation whose peak is within `budget`.
+    """Chooses which blocks to checkpoint: the least recomputation whose peak is within `budget`.
 
-    Bytes and times are measured, in training steps of the model: every block as it is, checkpointed, and
-    checkpointed with its matrix products kept, beside every choice for the block before it. Peaks of all
-    choices follow; the best one is found exactly, and then measured.
+    Bytes and times are measured in training steps of the model, for each block as it is, checkpointed, and checkpointed
+    with its matrix products kept, next to each choice for the block before it. The peaks of all choices follow; the
+    best choice is found exactly, and then measured. On the CPU the storages of tensors are counted. So they are on fake
+    tensors, where costs are floating-point operations. On CUDA the allocator is asked. The model is left as it was.
 
-    `args`, `kwargs`: a batch. `budget`: the most bytes of a step, parameters, gradients and optimizer included: a
-    number, "8GB", "500MiB", or "60%" of the plain peak; None: the least that can be had. `loss`: of what the model
-    returns; otherwise its attribute `loss`, or the sum of what it returns. `optimizer`: "adamw", "adam", "sgd", or
-    a function of the parameters; without one a step ends after the backward. `blocks`: a pattern of names, such as
-    "layers.*", or several; otherwise those that the model's own switch wraps, or repeated children. `policies`: for
-    checkpoint(context_fn=), by name, instead of the one that keeps products. `repeats`: of each timed step.
+    Args:
+        args, kwargs: a batch.
+        budget: the most bytes of a step, with parameters, gradients and optimizer: a number, "8GB", "500MiB", or "60%"
+            of the plain peak; None: the least possible.
+        loss: makes a scalar of what the model returns; by default its attribute `loss`, or the sum of what it returns.
+        optimizer: "adamw", "adam", "sgd", or a function of the parameters; without one a step ends after the backward.
+        blocks: one or several patterns of names, such as "layers.*"; by default the blocks that the model's own switch
+            wraps, or repeated children.
+        policies: functions for checkpoint(context_fn=), by name, to try instead of the one that keeps products.
+        switch: called with the model and True or False, turns the model's own checkpointing on or off.
+        repeats: how often each timed step runs.
 
-    On the CPU the storages of tensors are counted, and on fake tensors, where the cost is in floating-point
-    operations; on CUDA the allocator is asked. The model is left as it was.
-
-    Raises ValueError where no choice is within the budget, and for a batch or a pattern that gives no block, and
-    RuntimeError where a plain step fails.
+    Raises ValueError if no choice is within the budget or no block is found, and RuntimeError if a plain step fails.
     """
     if not isinstance(model, nn.Module) or hasattr(model, "_orig_mod"):
         raise ValueError(
             f"[plan_model] a module is planned as it is before torch.compile(); got {type(model).__name__}"
         )
     if budget is not None:
-        # A wrong one is said before anything runs.
+        # A wrong budget is refused before anything runs.
         bytes_of(budget, 1 << 62)
     if isinstance(optimizer, str):
         if optimizer not in OPTIMIZERS:
@@ -95,7 +97,7 @@ def plan_model(
 
 
 def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
-    """What turns the model's own checkpointing on and off; None where it has no such switch, or one that refuses."""
+    """Returns what turns the model's own checkpointing on and off; None if it has no switch, or one that refuses."""
     known = known_switch(model)
     if known is None:
         return None
@@ -111,7 +113,7 @@ def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
 
 
 def _find_blocks(target: Target, patterns: str | Sequence[str] | None, seed: int) -> list[str]:
-    """Names of blocks in the order in which they run, none within another."""
+    """Returns the names of the blocks in the order in which they run; none lies within another."""
     model: nn.Module = target.function  # type: ignore[assignment]
     ran: dict[str, None] = {}
     names = {module: name for name, module in model.named_modules()}

@@ -1,4 +1,4 @@
-"""What can be chosen for a block, and how a choice is put on a model."""
+"""The options for a block, and how a choice is put on a model."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Contexts = Callable[[], Any]
 
 
 def known_options() -> dict[str, Contexts | None]:
-    """What is chosen from: a name, and what checkpoint() takes as `context_fn`. The first is no checkpoint."""
-    # Of torchtitan's list; a maximum is no product.
+    """Returns the options by name, each with its `context_fn` for checkpoint(); the first one is not to checkpoint."""
+    # These are torchtitan's list, without the maximum, which is not a product.
     kept = [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
     return {STORED: None, CHECKPOINTED: None, PRODUCTS_KEPT: partial(create_selective_checkpoint_contexts, kept)}
 
 
 class Applied:
-    """Blocks of a model that are checkpointed from now on; remove() ends it, and so does leaving a `with`.
+    """Checkpoints blocks of a model from now on, until remove() is called or a `with` block is left.
 
-    Names of parameters stay. Without grad mode, such as in evaluation, a block runs as it is.
+    Names of parameters stay as they are. Without grad mode, as in evaluation, a block runs as it is.
     """
 
     def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:
@@ -53,7 +53,7 @@ class Applied:
             self._blocks.append(block)
 
     def remove(self) -> None:
-        """Every block runs as before. What else was hung on it since stays."""
+        """Undoes it: every block runs as before. Attributes that were set on a block since then stay."""
         for block in self._blocks:
             inner = block.__dict__.pop("forward").forward
             if getattr(inner, "__func__", None) is not type(block).forward:
@@ -68,7 +68,7 @@ class Applied:
 
 
 class _Checkpointed:
-    """A forward that checkpoint() runs. Can be copied and pickled with its module."""
+    """A forward that checkpoint() runs; it can be copied and pickled with its module."""
 
     def __init__(self, forward: Callable[..., Any], contexts: Contexts | None) -> None:
         self.forward, self.contexts = forward, contexts

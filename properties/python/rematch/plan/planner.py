@@ -18,14 +18,14 @@ _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
-"""How often a plan that measures otherwise than promised is planned anew, with what was measured."""
+"""How often a plan whose measured peak differs from the promised one is made again with what was measured."""
 _MOST_POINTS = 30
-"""How many points the table of peaks and times may have between nothing and the plain peak."""
+"""How many points the table of peaks and times may have from zero to the plain peak."""
 _PROGRESS_AFTER = 2.0
 
 
 def bytes_of(budget: int | float | str, plain: int) -> int:
-    """The bytes of "8GB", "500 MiB", "60%" of the plain peak, or of a number. Raises ValueError for less than one."""
+    """Returns the bytes of a number, "8GB", "500 MiB", or "60%" of the plain peak. Raises ValueError below one."""
     text = str(budget).strip().upper().replace(" ", "")
     number = text.rstrip("KMGTIB%")
     try:
@@ -40,7 +40,7 @@ def bytes_of(budget: int | float | str, plain: int) -> int:
 
 
 class Planner:
-    """Measures steps, and chooses."""
+    """Measures steps of a model, and chooses for its blocks."""
 
     def __init__(self, step: Step, names: list[str], repeats: int, progress: bool) -> None:
         self._step, self._names, self._repeats, self._progress = step, names, max(1, repeats), progress
@@ -58,7 +58,7 @@ class Planner:
         self._leave_out_options_that_fail()
 
     def _leave_out_what_runs_often(self) -> None:
-        """Blocks that run several times a step have one choice for all: too many of them cannot be tried."""
+        """Leaves out blocks that run several times a step, with one choice for all runs, if there are too many."""
         executions = self._plain.executions
         self._names = [name for name in self._names if name in executions]
         often = [name for name in self._names if executions.count(name) > 1]
@@ -84,7 +84,7 @@ class Planner:
                 self._options.remove(option)
 
     def plan(self, budget: int | float | str | None) -> Plan:
-        """Raises ValueError where nothing fits."""
+        """Returns the plan. Raises ValueError if no choice fits."""
         names, executions = self._names, self._plain.executions
         count = len(self._options)
         every = all_choices(len(names), count)
@@ -152,8 +152,8 @@ class Planner:
         costs: Sequence[Sequence[int]],
         least: Choice,
     ) -> tuple[Choice, Measured]:
-        """The best choice, measured; where it is not what was promised, what was measured is planned with. Where that
-        does not end, the cheapest of the choices that were measured and fit."""
+        """Returns the best choice, and its measured step. If a peak is not as promised, plans again with what was
+        measured; if that does not end, takes the cheapest of the measured choices that fit."""
         for _ in range(_REPAIRS):
             choice = within(limit)
             if choice is None:
@@ -177,7 +177,7 @@ class Planner:
         return fits, self._measure(fits.options)
 
     def _measure(self, chosen: Sequence[int]) -> Measured:
-        """A step with a choice, measured once."""
+        """Returns the step with a choice, which is measured once."""
         key = tuple(chosen)
         if key not in self._steps:
             self._steps[key] = self._measured(self._choices(chosen)) if any(chosen) else self._plain
@@ -187,7 +187,7 @@ class Planner:
         try:
             seen = self._step.bytes_of(choices)
         except RuntimeError as error:
-            # Of PyTorch's sentence the first line says what, the rest how to debug it.
+            # The first line of PyTorch's message says what is wrong, the rest how to debug it.
             text = str(error).split("\n")[0]
             raise RuntimeError(
                 f"[plan_model] the step fails with blocks checkpointed ({text}); judge_model() says why"
@@ -198,14 +198,14 @@ class Planner:
         return seen
 
     def _differing(self, seen: Measured) -> list[str]:
-        """Gradients and buffers whose bits are not those of the plain step."""
+        """Returns the gradients and buffers whose bits differ from those of the plain step."""
         return [name for name, value in self._plain.numbers.items() if seen.numbers.get(name) != value]
 
     def _choices(self, chosen: Sequence[int]) -> dict[str, str]:
         return {name: self._options[o] for name, o in zip(self._names, chosen, strict=True)}
 
     def _costs(self) -> tuple[list[list[int]], float | None]:
-        """For each block the cost of each option, in nanoseconds, or in operations on fake tensors; and the
+        """Returns for each block the cost of each option, in nanoseconds, or in operations on fake tensors; and the
         seconds of a plain step, or None."""
         names, executions = self._names, self._plain.executions
         kinds = {name: self._kind(name) for name in names}
@@ -226,7 +226,7 @@ class Planner:
                 for name in names:
                     alike.setdefault(kinds[name], []).append(of[name])
                 of = {name: median(alike[kinds[name]]) * 1e9 for name in names}
-                # What a step takes longer is more than its recomputations: random states are kept and put back,
+                # A step is slower by more than its recomputations: random states are kept and put back,
                 # tensors are packed. Blocks share it as they share the rest.
                 slower = min(r.seconds for r in runs) - min(r.seconds for r in plain)
                 share = max(1.0, slower * 1e9 / max(1.0, sum(of.values())))
@@ -236,7 +236,7 @@ class Planner:
         return costs, min((run.seconds for run in plain), default=None)
 
     def _timed(self, chosen: Sequence[int]) -> list[Measured]:
-        """The times of steps with a choice."""
+        """Returns the times of steps with a choice."""
         runs = []
         for _ in range(self._repeats):
             self._tell()
@@ -257,7 +257,7 @@ class Planner:
         return type(block).__name__, tuple((n, tuple(p.shape)) for n, p in block.named_parameters())
 
     def _kinds(self, costs: Sequence[Sequence[int]]) -> list[BlockKind]:
-        """Blocks that are alike: what one keeps, and what running it again costs, by option."""
+        """Groups blocks that are alike, with what one of them keeps and what running it again costs, by option."""
         executions = self._plain.executions
         found: dict[Any, BlockKind] = {}
         for i, name in enumerate(self._names):
@@ -265,7 +265,7 @@ class Planner:
             if kind in found:
                 found[kind].names.append(name)
                 continue
-            # The first block also keeps what stands before it: one in the middle says more.
+            # The first block also keeps what comes before it: one in the middle says more.
             alike = [n for n in self._names if self._kind(n) == kind]
             place = executions.index(alike[len(alike) // 2])
             keeps = {}

@@ -1,4 +1,4 @@
-"""A plan, and how it is told."""
+"""A plan, and its report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _MOST_ROWS = 10
 
 @dataclass(frozen=True)
 class Point:
-    """A choice that no other one beats: its peak in bytes and the seconds of its step (on fake tensors: operations
-    of its recomputations)."""
+    """A choice that no other one beats: its peak in bytes and the seconds of its step (operations on fake tensors)."""
 
     peak: int
     seconds: float
@@ -33,9 +32,9 @@ class BlockKind:
     kind: str
     names: list[str]
     keeps: dict[str, int]
-    """Bytes that one of them adds to what is live, by option, its output included."""
+    """Bytes that one of these blocks adds to what is live, by option, with its output."""
     cost: dict[str, int]
-    """What an option costs: nanoseconds, on fake tensors operations."""
+    """The cost of each option in nanoseconds; on fake tensors, in operations."""
 
 
 @dataclass
@@ -44,20 +43,20 @@ class Plan:
 
     name: str
     choices: dict[str, str]
-    """By the name of the block: "stored", "checkpointed", or the name of a policy."""
+    """The choice for each block by name: "stored", "checkpointed", or the name of a policy."""
     budget: int
     promised: int
-    """Bytes of the peak, from what was measured of other choices."""
+    """The bytes of the peak, computed from measurements of other choices."""
     measured: int
-    """Bytes of the peak of a step with this plan."""
+    """The bytes of the peak of a step with this plan."""
     plain: Measured
     seen: Measured
     seconds: float | None
-    """Of a plain step; None on fake tensors."""
+    """The seconds of a plain step; None on fake tensors."""
     cost: int
-    """What is promised beyond a plain step: nanoseconds; on fake tensors operations."""
+    """The promised cost beyond a plain step in nanoseconds; on fake tensors, in operations."""
     seconds_measured: float | None
-    """Of a step with this plan."""
+    """The seconds of a step with this plan; None on fake tensors."""
     points: list[Point]
     kinds: list[BlockKind]
     differs: list[str]
@@ -68,16 +67,16 @@ class Plan:
 
     @property
     def plain_peak(self) -> int:
-        """Bytes of the peak of the plain step."""
+        """The bytes of the peak of the plain step."""
         return self.plain.curve.peak
 
     @property
     def least_peak(self) -> int:
-        """Bytes of the least peak that any choice has."""
+        """The bytes of the least peak that any choice has."""
         return self.points[-1].peak
 
     def switch(self, model: Any, on: bool) -> None:
-        """Puts the plan on a model, or takes it off: what judge_model(switch=) takes."""
+        """Puts the plan on a model, or takes it off; it fits judge_model(switch=)."""
         applied = model.__dict__.pop("_rematch_plan", None)
         if applied is not None:
             applied.remove()
@@ -85,12 +84,12 @@ class Plan:
             model.__dict__["_rematch_plan"] = Applied(model, self.choices, self.step.options)
 
     def snapshot(self, path: str, plain: bool = False) -> None:
-        """Writes the step's memory as PyTorch's viewer reads it (docs.pytorch.org/memory_viz, or python -m
-        torch.cuda._memory_viz). `plain`: of the plain step."""
+        """Writes the memory of a step with the plan, or of the plain step if `plain`, for PyTorch's viewer
+        (docs.pytorch.org/memory_viz, or python -m torch.cuda._memory_viz)."""
         write_snapshot(path, (self.plain if plain else self.seen).curve)
 
     def chart(self, width: int = 72, height: int = 10) -> str:
-        """Bytes over the step, plain and with the plan."""
+        """Returns a picture of the bytes over the step, plain and with the plan."""
         return chart_of({"plain": self.plain.curve, "with the plan": self.seen.curve}, width, height)
 
     def __str__(self) -> str:
@@ -173,7 +172,7 @@ class Plan:
         return next((n for n in self.choices if module == n or module.startswith(f"{n}.")), "")
 
     def to_json(self) -> dict[str, Any]:
-        """As data; apply() takes "choices"."""
+        """Returns the plan as data for JSON; apply() takes its "choices"."""
         return {
             "name": self.name,
             "choices": self.choices,
@@ -200,7 +199,7 @@ class Plan:
 
 
 def place(seen: Measured) -> str:
-    """Where the peak of a step is, in words."""
+    """Returns in words where the peak of a step is."""
     curve: Curve = seen.curve
     mark = curve.peak_mark
     kind, _, number = mark.name.partition(" ")
@@ -217,7 +216,7 @@ def place(seen: Measured) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes for people: 12.3 MB."""
+    """Returns bytes as text for people: 12.3 MB."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if abs(value) < 1000:
@@ -227,7 +226,7 @@ def size(count: int) -> str:
 
 
 def shortened(names: list[str]) -> list[str]:
-    """Names with runs of numbers as ranges: layers.0 to layers.7."""
+    """Returns names with consecutive numbers as ranges: layers.0 to layers.7."""
     found: list[str] = []
     runs: list[tuple[str, int, int]] = []
     for name in names:

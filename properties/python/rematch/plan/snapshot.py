@@ -1,4 +1,4 @@
-"""A step's memory in the form of PyTorch's memory snapshots, which its viewer and torch.cuda._memory_viz read."""
+"""Writes a step's memory in the form of PyTorch's memory snapshots, for its viewer and torch.cuda._memory_viz."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 from rematch.journal.storages import Allocation, Curve
 
 _ALIGN = 512
-"""The viewer takes addresses for names: each storage gets its own."""
+"""The viewer takes addresses for names, so each storage gets its own address, a multiple of this."""
 
 
 def write_snapshot(path: str | Path, curve: Curve) -> None:
-    """Writes what was allocated and freed, in order, with operator and submodule in place of a stack.
-    A microsecond of the trace is an operator."""
+    """Writes allocations and frees in order, with operator and submodule in place of a stack. A microsecond of the
+    trace stands for an operator."""
     events = sorted(_events(curve), key=lambda event: event[:2])
     snapshot = {"segments": [], "device_traces": [[entry for _, _, entry in events]], "allocator_settings": {}}
     # The viewer reads protocols 2 to 4; Python 3.14 writes the fifth unless told otherwise.
@@ -30,7 +30,7 @@ def _events(curve: Curve) -> Iterator[tuple[int, int, dict[str, Any]]]:
         yield allocation.born, order, _entry("alloc", address, allocation, allocation.born)
         if allocation.died is not None:
             for after, action in enumerate(("free_requested", "free_completed")):
-                # What an operator frees goes before what the next one takes.
+                # An operator's frees come before the allocations of the next one.
                 entry = _entry(action, address, allocation, allocation.died)
                 yield allocation.died, after - 2, entry
         address += (allocation.bytes + _ALIGN - 1) // _ALIGN * _ALIGN

@@ -1,4 +1,4 @@
-"""One training step of a model under a choice for its blocks: its bytes, its times, its numbers."""
+"""Runs one training step of a model under a choice for its blocks, and measures its bytes, its times, its numbers."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MakeOptimizer = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 @dataclass
 class Measured:
-    """A step. Executions of blocks are numbered in the order of the forward."""
+    """What was measured of a step. Executions of blocks are numbered in the order of the forward."""
 
     executions: list[str] = field(default_factory=list)
-    """The block that each execution is of."""
+    """The name of the block that each execution runs."""
     curve: Curve = field(default_factory=Curve)
     forward: list[float] = field(default_factory=list)
     """Seconds of each execution's forward."""
@@ -44,7 +44,7 @@ class Measured:
     numbers: dict[str, str] = field(default_factory=dict)
     """The loss, and a hash of the bits of each gradient and buffer, by name."""
     backwards: list[int] = field(default_factory=list)
-    """Executions in the order of their backwards; not of steps whose times are taken."""
+    """Numbers of executions in the order of their backwards; empty if times were taken."""
 
     @property
     def in_order(self) -> bool:
@@ -53,7 +53,7 @@ class Measured:
 
 
 class Step:
-    """Runs steps of a model, which is as before afterwards."""
+    """Runs steps of a model, which is left as before."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Step:
         self.by_allocator = device.type == "cuda" and not self.is_fake
 
     def bytes_of(self, choices: Mapping[str, str]) -> Measured:
-        """Counts bytes. Raises what the step raises."""
+        """Runs a step and counts its bytes. Raises what the step raises."""
 
         def marks() -> _Marks:
             return _Marks(self.blocks, AllocatorMeter(self._device) if self.by_allocator else _Storages())
@@ -83,7 +83,7 @@ class Step:
         return seen
 
     def times_of(self, choices: Mapping[str, str]) -> Measured:
-        """Takes times, and counts nothing."""
+        """Runs a step and takes its times; counts no bytes."""
         return self._run(choices, lambda: _Times(self.blocks, self._now))
 
     def _run(self, choices: Mapping[str, str], make: Callable[[], _Blocks]) -> Measured:
@@ -100,7 +100,7 @@ class Step:
         args, kwargs, _ = target.inputs(target.asked, 0)
         seed_all(self._seed)
         gc.collect()
-        # When Python finds cycles is chance: what only it frees counts as live.
+        # Chance decides when Python collects cycles: memory that only the collector frees counts as live.
         collects = gc.isenabled()
         gc.disable()
         try:
@@ -148,7 +148,7 @@ class Step:
         meter.belongs("buffers and other tensors of the model", self.target.state.tensors().values())
 
     def _warm(self, optimizer: torch.optim.Optimizer, trained: Sequence[nn.Parameter]) -> None:
-        """A first step makes the optimizer's states: what is measured is a later one."""
+        """Runs a first step, which makes the optimizer's states: the measured step is a later one."""
         kept = [p.detach().clone() for p in trained]
         for parameter in trained:
             parameter.grad = torch.zeros_like(parameter)
@@ -170,7 +170,7 @@ class Step:
 
 
 class _Storages(StorageMeter):
-    """Counts storages, and knows from a journal in which phase and submodule they are made."""
+    """Counts storages, by the phase and submodule that a journal tells."""
 
     journal: Journal
     _phase = FORWARD
@@ -186,7 +186,7 @@ class _Storages(StorageMeter):
 
 
 class _Blocks(Reader):
-    """Numbers the executions of blocks; derived classes say what is measured of them."""
+    """Numbers the executions of blocks; derived classes measure them."""
 
     journal: Journal
 
@@ -195,7 +195,7 @@ class _Blocks(Reader):
 
     @contextmanager
     def told_of(self, model: nn.Module) -> Iterator[None]:
-        """Within, a journal tells of the blocks of the model, and the meter of its operators."""
+        """Within, a journal tells of the model's blocks, and tells the meter of its operators."""
         modules, readers = dict(model.named_modules()), [self]
         if isinstance(self.meter, _Storages):
             readers.append(self.meter)
@@ -222,12 +222,12 @@ class _Blocks(Reader):
         raise NotImplementedError
 
     def block_ends(self, number: int, returned: Any) -> None:
-        """It is over."""
+        """The forward of an execution is over."""
         raise NotImplementedError
 
 
 class _Marks(_Blocks):
-    """Says to a meter where blocks begin, forward and backward."""
+    """Tells a meter where blocks begin, in the forward and in the backward."""
 
     meter: Meter
 
@@ -253,7 +253,7 @@ class _Marks(_Blocks):
 
 
 class _Times(_Blocks):
-    """Takes the times of forwards and recomputations, by `now`."""
+    """Takes the times of forwards and recomputations with the clock `now`."""
 
     def __init__(self, blocks: Sequence[str], now: Callable[[], float]) -> None:
         super().__init__(blocks)
@@ -262,7 +262,7 @@ class _Times(_Blocks):
         """The execution in which each region began."""
         self._begun = 0.0
         self._outermost: Execution | None = None
-        """The recomputation that is under way, none within another."""
+        """The outermost recomputation that is under way."""
 
     def block_begins(self, number: int) -> None:
         self.seen.again.append(0.0)

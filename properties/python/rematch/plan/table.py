@@ -1,4 +1,4 @@
-"""Which steps are measured, and the chain of blocks that they give."""
+"""Chooses which steps are measured, and makes a chain of blocks of the results."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rematch.plan.choose import NONE, Chain, Pairs, Walk
 from rematch.plan.step import END, Measured
 
 MOST_ASSIGNMENTS = 16
-"""How many choices for all blocks are measured one by one, at most."""
+"""The most choices for all blocks that are measured one by one."""
 
 
 def designs(blocks: int, options: int) -> Iterator[tuple[int, ...]]:
-    """Choices such that every pair of options meets at every two blocks that are neighbours: for a prime p,
-    option a + b i modulo p at block i, for all a and b."""
+    """Yields choices for all blocks in which every pair of options meets at every two neighbouring blocks: for a prime
+    p, block i gets option a + b i modulo p, for all a and b."""
     p = next(n for n in range(max(options, 2), 2 * options + 2) if all(n % d for d in range(2, n)))
     seen = set()
     for b, a in product(range(p), repeat=2):
@@ -27,14 +27,14 @@ def designs(blocks: int, options: int) -> Iterator[tuple[int, ...]]:
 
 
 def all_choices(blocks: int, options: int) -> list[tuple[int, ...]] | None:
-    """All choices for all blocks, the plain one first; None where there are many."""
+    """Returns all choices for all blocks, the plain one first; None if there are too many."""
     if options**blocks > MOST_ASSIGNMENTS:
         return None
     return list(product(range(options), repeat=blocks))
 
 
 class Table:
-    """What was measured of a chain, by block, the choice before it and its own."""
+    """The measurements of a chain: for each block, by the choice before it and its own."""
 
     def __init__(self, blocks: int) -> None:
         self._forward, self._backward = (Walk(0, _pairs(blocks), _pairs(blocks)) for _ in range(2))
@@ -42,8 +42,7 @@ class Table:
         self._fixed = 0
 
     def note(self, chosen: Sequence[int], seen: Measured, beats: bool = False) -> None:
-        """Takes over what a step showed. Where another step showed another number, the larger one is kept, or
-        this one, if it `beats` the others."""
+        """Adds the measurements of a step. Where others differ, the largest is kept, or this one if it `beats` them."""
         parts = Parts(seen.curve, len(chosen))
         self._fixed = max(self._fixed, parts.fixed)
 
@@ -61,7 +60,7 @@ class Table:
         put(self._tail, (chosen[0], chosen[-1]), parts.tail - parts.levels[1][-1])
 
     def chain(self, cost: Sequence[Sequence[int]]) -> Chain:
-        """With the cost of each choice of each block."""
+        """Returns the chain, with the cost of each choice of each block."""
         options = range(len(cost[0]))
         tail = {
             (first, last): self._tail.get((first, last), max(v for key, v in self._tail.items() if key[1] == last))
@@ -76,10 +75,11 @@ def _pairs(blocks: int) -> Pairs:
 
 
 class Parts:
-    """The bytes of a step, cut at the begins of its blocks. `levels` and `most`: of the forward and of the
-    backward. Level i is what is live before block i runs, in the backward after its backward, and the last one
-    where what follows the blocks begins or ends; `most` has what is live at most in between. `tail`: at most while
-    what follows the blocks runs."""
+    """The bytes of a step, cut where its blocks begin; lists are for the forward and for the backward.
+
+    Level i is what is live before block i runs or, in the backward, after its backward; the last level is where the
+    code after the blocks begins or ends. `most` is the most that is live between levels, `tail` while that code runs.
+    """
 
     def __init__(self, curve: Curve, blocks: int) -> None:
         marks = curve.marks

@@ -21,15 +21,15 @@ __all__ = [
 
 
 def findings(target: Any, *args: Any, **options: Any) -> list[Finding]:
-    """The differences that judge() finds, one for each cause; empty: none was found in what was tried."""
+    """Returns the differences that judge() finds, one Finding for each cause; an empty list where it finds none."""
     return judge(target, *args, **options).findings
 
 
 def assert_checkpoint_safe(target: Any = None, *args: Any, saves: float | None = None, **options: Any) -> Verdict:
-    """Raises AssertionError with a report where judge() finds that checkpointing changes what `target` computes, or
-    where more than the part `saves` of the plain bytes is held for the backward: 0.5 is half of them.
+    """Raises AssertionError with a report if judge() finds that checkpointing changes what `target` computes, or if a
+    checkpointed step holds more for its backward than the fraction `saves` of the plain bytes (0.5: half of them).
 
-    Arguments and errors are those of judge(), whose verdict is returned.
+    Takes the arguments of judge(), raises its errors, and returns its verdict.
     """
     __tracebackhide__ = True
     verdict = judge(target, *args, **options)

@@ -1,4 +1,4 @@
-"""PyTorch's own modes and switches: read as values with names, and put back."""
+"""PyTorch's own modes and switches: read as named values, and put back."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ SWITCHES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "threads": (torch.get_num_threads, torch.set_num_threads),
 }
-"""Global switches, each with what reads it and what sets it: a forward may set one and leave it so."""
+"""Global switches, each with a function that reads it and one that sets it: a forward may set one and not reset it."""
 
 
 def switches() -> dict[str, Any]:
-    """The switches now, by name."""
+    """Returns the current values of the switches by name."""
     return {name: read() for name, (read, _) in SWITCHES.items()}
 
 
@@ -56,7 +56,7 @@ def set_switches(values: dict[str, Any]) -> None:
 
 
 def ambient(own: tuple[type, ...]) -> dict[str, Any]:
-    """The switches, and the contexts that surround what runs; modes of the classes `own` are left out."""
+    """Returns the switches and the contexts that surround the caller; modes of the classes `own` are left out."""
     return {
         **switches(),
         "inference mode": torch.is_inference_mode_enabled(),

@@ -1,4 +1,4 @@
-"""Arguments that were left at None, and those that a model hands to its modules with its own switch off and on."""
+"""Arguments that were left at None, and arguments that a model passes to its modules with its own switch off and on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _TENSORS = ("mask", "position", "ids", "bias", "embed")
 _CACHES = ("cache", "past")
 
 Handed = dict[str, tuple[nn.Module, tuple[Any, ...], dict[str, Any]]]
-"""Modules and what they were called with first, by their names."""
+"""Modules by name, each with the arguments of its first call."""
 
 
 def left_at_none(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
-    """Names of the parameters for tensors that were handed None, or nothing where that is the default."""
+    """Returns the names of tensor parameters that got None, or that got nothing and default to None."""
     try:
         signature = inspect.signature(function.forward if isinstance(function, nn.Module) else function)
         given = signature.bind_partial(*args, **kwargs).arguments
@@ -30,8 +30,8 @@ def left_at_none(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 def worth_a_trial(name: str, given: Mapping[str, Tensor]) -> Iterator[Tensor]:
-    """What an argument of that name may be: masks that leave out an element of each sequence, whatever they mean by
-    True, and positions that begin at 1: others may mean several sequences in one."""
+    """Yields values to try for the argument `name`, sized after the tensors `given`: masks that leave out an element of
+    each sequence (True may mean keep or drop), and positions from 1 on (others may mean several sequences in one)."""
     sequences = [t for t in given.values() if t.dim() == 3 or (t.dim() == 2 and not t.is_floating_point())]
     if not sequences or not any(word in name for word in ("mask", "position")):
         return
@@ -51,7 +51,7 @@ def worth_a_trial(name: str, given: Mapping[str, Tensor]) -> Iterator[Tensor]:
 
 @contextmanager
 def noting_arguments(model: nn.Module) -> Iterator[Handed]:
-    """Within, what each module of `model` is called with is noted. Hooks would be part of the state of a run."""
+    """Within, notes the arguments of each module's first call, without hooks, which would be part of a run's state."""
     of, noted, call = {module: name for name, module in model.named_modules()}, Handed(), nn.Module.__call__
 
     def calls(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -64,8 +64,8 @@ def noting_arguments(model: nn.Module) -> Iterator[Handed]:
 
 
 def handed_otherwise(off: Handed, on: Handed) -> dict[str, str]:
-    """Which modules get other arguments with the switch on, outermost ones alone, each with what it gets. Caches that
-    are off then are no difference, and neither is what only numbers tell apart that are computed."""
+    """Returns the outermost modules whose arguments differ between `off` and `on`, each with a text that says how.
+    Neither a cache that is absent with the switch on nor another value of a floating-point tensor is a difference."""
     found: dict[str, str] = {}
     for name in off:
         if name not in on or any(name.startswith(f"{outer}.") for outer in found):

@@ -13,13 +13,13 @@ from rematch.safe.state import State
 
 
 def outermost(region: Region, names: Mapping[nn.Module, str]) -> str:
-    """The name of the outermost module that checkpoint() got; empty where it got none of `names`, or the model."""
+    """Returns the name of the outermost module that `region` checkpoints; "" if it is the model, or none of `names`."""
     modules = State({"": region.function}).modules().values()
     return next((names[module] for module in modules if names.get(module)), "")
 
 
 class Wrapped(Regions):
-    """Notes which modules checkpoint() got: the outermost one of each region."""
+    """Notes the names of the modules that checkpoint() gets: the outermost one of each region."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Wrapped(Regions):
 
 
 def repeated_children(model: nn.Module) -> list[str]:
-    """Names of the children of lists and sequences of which there are several of a class, outermost ones alone."""
+    """Returns the outermost children of ModuleLists and Sequentials that hold several of their class, by name."""
     found: list[str] = []
     for name, module in model.named_modules():
         if any(name == block or name.startswith(block + ".") for block in found):
@@ -50,8 +50,8 @@ def repeated_children(model: nn.Module) -> list[str]:
 def chosen_blocks(
     model: nn.Module, patterns: str | Sequence[str] | None, wrapped: list[str], ran: Collection[str]
 ) -> list[str]:
-    """Names of the blocks among the submodules that ran: those that a pattern matches, as "layers.*" does; without
-    one those that the model's own switch wraps, or else repeated children, or else its children with parameters."""
+    """Returns the names of blocks among the submodules `ran`: those that match `patterns`, such as "layers.*"; without
+    patterns those that the model's own switch wraps, else repeated children, else its children with parameters."""
     if patterns is not None:
         each = [patterns] if isinstance(patterns, str) else patterns
         alike = [(pattern, pattern.count(".")) for pattern in each]

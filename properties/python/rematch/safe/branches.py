@@ -1,4 +1,4 @@
-"""Branches of a target's own code that a value, chance or a counter decides, and the ways that runs took there."""
+"""Branches in a target's own code that a value, chance or a counter decides, and which sides of them ran."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Test:
 
     text: str
     by_value: bool
-    """It calls what reads values or draws numbers."""
+    """Whether it reads values of tensors or draws random numbers."""
     chains: list[ast.expr]
     """The names and attributes that it reads."""
     outcomes: set[bool] = field(default_factory=set)
     numbers: set[tuple[Any, ...]] = field(default_factory=set)
-    """The values of attributes and globals among them that are numbers, in each visit."""
+    """The values of the numbers among these attributes and globals, one tuple for each visit."""
 
     def visit(self, frame: types.FrameType) -> None:
-        """Notes what it reads."""
+        """Notes the values that the condition reads in `frame`."""
         numbers = []
         for chain in self.chains:
             value = _resolved(chain, frame)
@@ -52,16 +52,16 @@ class _Test:
 
 
 _Jump = tuple[int, int, bool, _Test]
-"""Where it is, what comes next where it does not jump, whether its test is true then, and the test."""
+"""The offset of a jump, that of the next instruction, whether the test is true if it does not jump, and the test."""
 
 
 class Branches:
-    """Those of some functions. Nothing is noted where `why_not` says why."""
+    """Watches the branches of `functions` that are not a library's, unless `why_not` says why it cannot."""
 
     def __init__(self, functions: Iterable[types.FunctionType]) -> None:
         self._own: set[types.CodeType] = set()
         self._tests: dict[types.CodeType, dict[int, _Jump]] = {}
-        """Those of functions that ran."""
+        """The jumps of functions that ran."""
         for function in functions:
             if not is_library(function.__module__):
                 self._look_at(function.__code__)
@@ -69,7 +69,7 @@ class Branches:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Within, the ways are noted that this thread takes."""
+        """Within, notes which sides of branches this thread takes."""
         if sys.gettrace() is not None:
             self.why_not = TRACED
         if self.why_not:
@@ -82,7 +82,7 @@ class Branches:
             sys.settrace(None)
 
     def one_sided(self) -> list[tuple[str, str]]:
-        """What was not tried, and why: each branch of which one side alone ever ran."""
+        """Returns each branch of which only one side ever ran, with a reason: entries for Verdict.not_tried."""
         if self.why_not:
             return [("branches that a value or a counter decides", self.why_not)]
         tests = {t.text: t for jumps in self._tests.values() for *_, t in jumps.values()}.values()
@@ -126,13 +126,13 @@ class Branches:
 
 @functools.cache
 def _jumps_of(code: types.CodeType) -> dict[int, _Jump]:
-    """Those that a condition decides, by where they are."""
+    """Returns the jumps of a function that a condition decides, by offset."""
     steps = [step for step in dis.get_instructions(code) if step.opname not in ("EXTENDED_ARG", "TO_BOOL")]
     jumps = [i for i, step in enumerate(steps) if "IF_TRUE" in step.opname or "IF_FALSE" in step.opname]
     tests = _tests_of(code.co_filename) if jumps else {}
     found = {}
     for i in jumps:
-        # What computes the condition stands where it does in the source; some jumps do not.
+        # The operation that computes the condition has its position in the source; some jumps do not.
         place = getattr(steps[i - 1], "positions", None)
         test = tests.get(tuple(place)) if place else None
         if test is not None:
@@ -142,7 +142,7 @@ def _jumps_of(code: types.CodeType) -> dict[int, _Jump]:
 
 @functools.cache
 def _tests_of(file: str) -> dict[tuple[Any, ...], _Test]:
-    """The conditions of a file that may depend on values or counters, by where they stand."""
+    """Returns the conditions in a file that may depend on values or counters, by their position in the source."""
     found = {}
     functions = (
         n for n in ast.walk(tree_of(file)) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
@@ -163,7 +163,7 @@ def _tests_of(file: str) -> dict[tuple[Any, ...], _Test]:
 
 
 def _assigned(node: ast.AST) -> list[tuple[str, bool]]:
-    """The variables that a statement sets, each with whether what they get was read of values."""
+    """Returns the variables that a statement sets, each with whether tensor values or chance decide its new value."""
     if not isinstance(node, (ast.Assign, ast.NamedExpr)):
         return []
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -181,8 +181,8 @@ def _operands(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _reads(node: ast.AST) -> tuple[bool, list[ast.expr]]:
-    """Whether an expression reads values or draws numbers, and which names and attributes it reads beside; what a tensor
-    is, and what is None, is no value."""
+    """Returns whether an expression reads values of tensors or draws numbers, and the names and attributes that it also
+    reads. The metadata of a tensor and a test for None do not count."""
     if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Is, ast.IsNot, ast.In, ast.NotIn)) for op in node.ops):
         return False, []
     if isinstance(node, (ast.Name, ast.Attribute)):
@@ -204,7 +204,7 @@ def _is_chain(node: ast.AST) -> bool:
 
 
 def _resolved(chain: ast.expr, frame: types.FrameType) -> Any:
-    """What a name or an attribute is in a frame, without running code of the target."""
+    """Returns the value of a name or an attribute in a frame, without running code of the target."""
     if isinstance(chain, ast.Name):
         return frame.f_locals.get(chain.id, frame.f_globals.get(chain.id))
     assert isinstance(chain, ast.Attribute)

@@ -1,4 +1,4 @@
-"""What callers set between the calls of a module, as the source of its classes and functions tells."""
+"""Finds what callers set between the calls of a module, from the source of its classes and functions."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from rematch.safe.switch import is_named_after_checkpointing
 from rematch.safe.values import is_installed, is_library, parts_of
 
 _ANY = "any attribute"
-"""Stands for one whose name is not known before it runs."""
+"""Stands for an attribute whose name is known only at run time."""
 
 
 @dataclass
 class _Method:
-    """What a method does with attributes of its object."""
+    """What a method does with attributes of its object, by name."""
 
     reads: set[str] = field(default_factory=set)
     writes: set[str] = field(default_factory=set)
     clears: set[str] = field(default_factory=set)
-    """Those that it sets to None."""
+    """Attributes that it sets to None."""
     limits: dict[str, list[Any]] = field(default_factory=dict)
-    """What it compares some with: numbers, and names of others."""
+    """Attributes that it compares, each with the other operands: numbers, or names of other attributes."""
 
 
 Places = list[tuple[MutableMapping[str, Any], str, list[float]]]
-"""What holds a value, by which name, and the numbers that it is compared with."""
+"""Where a value is held: the container, the key, and the numbers that forwards compare the value with."""
 
 
 def set_by_callers(state: State) -> dict[str, Places]:
-    """Where callers set what forwards read, by name: attributes and buffers that forwards do not write and that a method
-    is for, or that __init__() leaves at None; context variables; globals and variables around a function that another
-    function of the file sets; and what such a dictionary or list holds. What __init__() makes is none."""
+    """Returns, by name, where callers set values that forwards read: attributes and buffers that no forward writes, and
+    that another method writes or __init__() leaves at None; context variables; globals and closure variables that
+    another function of the file sets; and entries of such a dictionary or list. What __init__() makes is left out."""
     found: dict[str, Places] = {}
     for module in state.modules().values():
         for name, (limits, has_setter) in _attributes(type(module)).items():
@@ -72,7 +72,7 @@ def set_by_callers(state: State) -> dict[str, Places]:
 
 
 class _Variable(dict[str, Any]):
-    """A variable that is read and set like an entry."""
+    """A variable that can be read and set like an entry of a dictionary."""
 
     def __init__(self, read: Callable[[], Any], write: Callable[[Any], Any]) -> None:
         self._read, self._write = read, write
@@ -88,7 +88,7 @@ class _Variable(dict[str, Any]):
 
 
 def _held(place: Any, name: str) -> list[tuple[Any, Any]]:
-    """Where the value of that name is: there, or in the dictionary or list that is there."""
+    """Returns where the value called `name` is: in `place`, or in the dictionary or list that `place` holds there."""
     value = place.get(name, _EMPTY)
     if isinstance(value, (dict, list)) and len(value):
         parts = [(value, key) for key, part in parts_of(value) if isinstance(part, _VALUES)]
@@ -108,7 +108,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, tuple[list[Any], bool]]:
     held: set[str] = set()
     for base in kind.__mro__:
         tree = _classes(getattr(sys.modules.get(base.__module__), "__file__", None) or "").get(base.__qualname__)
-        # Methods of PyTorch's, and those that packages have beside forwards, such as for saving, are not for callers.
+        # Methods of PyTorch, and those that packages have beside forwards, such as for saving, are not for callers.
         if is_library(base.__module__) or (is_installed(base) and "forward" not in vars(base)):
             if tree is not None:
                 inherited: dict[str, _Method] = {}
@@ -116,7 +116,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, tuple[list[Any], bool]]:
                 held |= {name for method in inherited.values() for name in method.writes}
             continue
         if tree is None:
-            # Without its source nobody knows who sets what.
+            # Without the source it is not known who sets what.
             return {}
         _read_class(tree, methods, held)
     forward, made = _reached(methods, "forward"), _reached(methods, "__init__")
@@ -124,7 +124,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, tuple[list[Any], bool]]:
     if _ANY in reads:
         return {}
     reads -= {name for method in forward for name in methods[method].writes | methods[method].clears}
-    # What PyTorch calls as well, such as train() or _apply(), is no method for callers alone.
+    # A method that PyTorch calls as well, such as train() or _apply(), is not for callers alone.
     others = (m for m in methods if m not in (*forward, *made) and m[:2] != "__" and not hasattr(_EMPTY, m))
     setters = {name for m in others if not is_named_after_checkpointing(m) for name in methods[m].writes}
     written = {name for method in methods.values() for name in method.writes} | held
@@ -138,7 +138,7 @@ def _attributes(kind: type[nn.Module]) -> dict[str, tuple[list[Any], bool]]:
 
 @functools.cache
 def tree_of(file: str) -> ast.AST:
-    """What a file of Python says; nothing where it cannot be read."""
+    """Returns the syntax tree of a Python file; an empty one if it cannot be read."""
     with suppress(SyntaxError):
         return ast.parse("".join(linecache.getlines(file)))
     return ast.Module([], [])
@@ -146,7 +146,7 @@ def tree_of(file: str) -> ast.AST:
 
 @functools.cache
 def _setters(file: str) -> dict[str, set[str]]:
-    """The globals, and variables around them, that functions of a file set, each with their names."""
+    """Returns the globals and outer variables that functions of a file set, each with the names of these functions."""
     found: dict[str, set[str]] = {}
     for function in ast.walk(tree_of(file)):
         for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
@@ -157,7 +157,7 @@ def _setters(file: str) -> dict[str, set[str]]:
 
 
 def _written_inside(node: ast.AST) -> list[ast.expr]:
-    """What a statement changes without another value for its name: an entry is set, or a method is called for that."""
+    """Returns what a statement changes without rebinding it: it sets an entry of it, or calls a method of it."""
     if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
         return [node.value]
     called = node.func if isinstance(node, ast.Call) else None
@@ -171,7 +171,7 @@ _CHANGE = ("update", "append", "extend", "insert", "clear", "pop", "setdefault")
 
 @functools.cache
 def _classes(file: str) -> dict[str, ast.ClassDef]:
-    """The classes of a file, by the names that Python gives them."""
+    """Returns the classes of a file by their qualified names."""
     found: dict[str, ast.ClassDef] = {}
 
     def look(node: ast.AST, place: str) -> None:
@@ -235,7 +235,7 @@ def _is_none(value: ast.AST | None) -> bool:
 
 
 def _reached(methods: dict[str, _Method], *names: str) -> set[str]:
-    """The methods that are called from those of these names, by whatever they read of their object."""
+    """Returns the methods that `names` call, directly or through other methods: all that they read of their object."""
     found, waiting = set(), [name for name in names if name in methods]
     while waiting:
         found.add(name := waiting.pop())
@@ -244,7 +244,7 @@ def _reached(methods: dict[str, _Method], *names: str) -> set[str]:
 
 
 def other_value(value: Any, limits: Sequence[float] = ()) -> Any:
-    """Another value of the same kind, of numbers one beyond the first of the limits; the same where none is known."""
+    """Returns another value of the same kind, a number beyond the first of `limits`; `value` if none is known."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, float) and 0 <= value <= 1 and not limits:
@@ -265,7 +265,7 @@ def other_value(value: Any, limits: Sequence[float] = ()) -> Any:
 
 @contextmanager
 def set_anew(places: Places) -> Iterator[None]:
-    """Within, what they hold has other values."""
+    """Within, the values at `places` are replaced by other values."""
     held = [(place, name, place[name]) for place, name, _ in places]
     for place, name, limits in places:
         place[name] = other_value(place[name], limits)

@@ -1,4 +1,4 @@
-"""Differences between what two runs left behind, each with its name and a sentence."""
+"""Finds the differences between what two runs left behind, each with a name and a sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class Change:
-    """One value that differs."""
+    """One value that differs between two runs."""
 
     name: str
     kind: str
@@ -41,7 +41,7 @@ class Change:
 
 
 def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()) -> list[Change]:
-    """All differences, to the bit, causes before consequences. `leave_out`: names that are not compared."""
+    """Returns all bitwise differences, causes before consequences. `leave_out`: names that are not compared."""
     found = []
     if checkpointed.error:
         # Text behind an empty line is advice for others.
@@ -61,18 +61,18 @@ def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()
 
 
 def rounding(found: Sequence[Change], plain: Seen, checkpointed: Seen, eps: float) -> list[Change]:
-    """Those of `found`, which differ between two runs, that are no more than rounding; `plain` and `checkpointed` are
-    the same two runs in float64, `eps` the unit of the narrowest dtype that the narrow runs compute in.
+    """Returns those differences in `found` that are no more than rounding.
 
-    Under the reentrant variant the forward does not record, for which PyTorch has other kernels, and gradients are
-    summed in another order, or in other layouts. How much that changes depends on how many terms each sum has and how
-    they cancel, which nobody sees from outside. In float64 both runs compute the same sums, with an error that is
-    smaller by a factor of 2^29 for float32. So a difference is rounding where
+    `plain` and `checkpointed` are the same two runs in float64, and `eps` is the epsilon of the narrowest dtype that
+    the compared runs compute in. A reentrant forward does not record, which may select other kernels in PyTorch, and
+    gradients are summed in another order or in other layouts. How much that changes depends on the number of terms in
+    each sum and on how they cancel, which cannot be seen from outside. In float64 both runs compute the same sums, with
+    an error that is smaller by a factor of 2^29 for float32. So a difference is rounding if
 
-    1. less than half a unit of the narrow dtype is left of it in float64, relative to the largest element of the
-       narrow tensor: the exact values are neighbours in the narrow dtype at most, and what differs more is its error;
-    2. it leaves half of the digits of the narrow dtype, sqrt(eps): what float64 hides, such as a cast to a narrow dtype
-       in one of the runs alone, is larger.
+    1. at most half a unit of the narrow dtype is left of it in float64, relative to the largest element of the narrow
+       tensor: the exact values are at most neighbours in the narrow dtype, and any larger difference is its error; and
+    2. at least half of the digits of the narrow dtype, sqrt(eps), agree: a difference that float64 hides, such as a
+       cast to a narrow dtype in only one of the runs, is larger.
     """
     return [c for c in found if _is_rounding(c, plain, checkpointed, eps)]
 
@@ -93,7 +93,7 @@ def _is_rounding(change: Change, plain: Seen, checkpointed: Seen, eps: float) ->
 
 
 def is_small(change: Change) -> bool:
-    """Whether two tensors have half of their digits in common, as sums in another order have."""
+    """Whether two tensors agree in half of their digits, as sums in another order do."""
     a, b = change.before, change.after
     if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or (a.shape, a.dtype) != (b.shape, b.dtype):
         return False
@@ -114,7 +114,7 @@ def _real(t: Tensor) -> Tensor:
 
 
 def changes(before: Mapping[str, Leaf], after: Mapping[str, Leaf], versus: str = "before ") -> list[Change]:
-    """Values that differ, to the bit."""
+    """Returns the values that differ bitwise; `versus` stands before the old value in each text."""
     found = []
     for name in (*before, *(n for n in after if n not in before)):
         a, b = before.get(name, _ABSENT), after.get(name, _ABSENT)
@@ -137,7 +137,7 @@ _ABSENT = Leaf("", _Absent())
 
 
 def _differs(a: Any, b: Any, versus: str) -> str:
-    """What differs, or nothing."""
+    """Returns a text that says what differs; empty if nothing does."""
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return _tensors_differ(a, b, versus)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):

@@ -1,4 +1,4 @@
-"""A watched run: what each region computed, what it found when it began, and what it left."""
+"""A watched run: for each region what it computed, the state that it found, and the state that it left."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from rematch.safe.values import Identity
 
 CALLER = "caller"
 WHICH = " (which object)"
-"""Ends the name of a variable of which the object is compared."""
+"""Ends the name of a variable whose object is compared by identity."""
 
 
 @dataclass
 class Traced:
-    """A region that ran: a forward, or a recomputation."""
+    """One execution of a region: a forward, or a recomputation."""
 
     recomputes: bool
     reentrant: bool
@@ -49,31 +49,31 @@ class Traced:
     ambient: dict[str, Any]
     exit: dict[str, Leaf] = field(default_factory=dict)
     began: dict[str, Leaf] = field(default_factory=dict)
-    """Like `exit`, when the backward of a forward began."""
+    """Like `exit`, but taken when the backward began; only forwards have it."""
     left: dict[str, Any] = field(default_factory=dict)
-    """Like `ambient`, at its end."""
+    """Like `ambient`, at the end of the execution."""
     seeded: set[str] = field(default_factory=set)
-    """The generators that it gave a seed: "numpy", "random"."""
+    """The generators that it seeded: "numpy", "random"."""
     reads: tuple[str, ...] = ()
-    """What it read of the clock and the randomness of the system, where a tape replaces them."""
+    """Its reads of the clock and of the system's randomness, if a tape replaces them."""
     nested: str = ""
-    """The first floating tensor that it returned within a container, by name."""
+    """The name of the first floating-point tensor that it returned inside a container."""
     takes_grad: bool = False
-    """An argument is a tensor that requires grad."""
+    """Whether a tensor that requires grad is an argument itself."""
     nested_grad: bool = False
-    """A tensor that requires grad lies within an argument."""
+    """Whether a tensor that requires grad is nested inside an argument."""
     ops: list[Op] = field(default_factory=list)
     made: set[int] = field(default_factory=set)
 
     @cached_property
     def changed(self) -> list[Change]:
-        """What it changed."""
+        """The state that it changed."""
         return changes(self.entry, self.exit)
 
 
 @dataclass
 class Evidence:
-    """All that is known of a difference, for the rules that name causes."""
+    """All that is known about the differences of a run; the rules that name causes read it."""
 
     target: Target
     scenario: Scenario
@@ -87,16 +87,15 @@ class Evidence:
     kinds: dict[str, str] = field(default_factory=dict)
     """The class of each submodule by name."""
     right_otherwise: bool = False
-    """Without the selective policy or the offloading of this scenario, outputs and gradients are those of the plain
-    run."""
+    """Whether outputs and gradients are right without the selective policy or the offloading of this scenario."""
     executions: list[Traced] = field(default_factory=list)
-    """All of the run."""
+    """All executions of regions in the run."""
     overtaken: bool = False
-    """The last forward is recomputed right, and an earlier one is not."""
+    """Whether the last forward is recomputed correctly and an earlier one is not."""
     differ_alone: frozenset[str] = frozenset()
-    """What differs where one forward comes before one backward, too."""
+    """Names that also differ when a single forward comes before its backward."""
     stopped: frozenset[str] = frozenset()
-    """States that a recomputation puts back where it does not stop early, and not where it does."""
+    """States that a recomputation puts back only if it does not stop early."""
 
     @property
     def error(self) -> str:
@@ -114,30 +113,30 @@ class Evidence:
 
     @cached_property
     def entered(self) -> list[Change]:
-        """What a recomputation found changed, compared with what its forward found; gradients left out."""
+        """The state that the recomputation found changed since its forward began, without gradients."""
         return [c for c in self._found if c.kind != GRADIENT]
 
     @cached_property
     def gradients(self) -> list[Change]:
-        """Gradients that a recomputation found changed, where code of the target names them."""
+        """The gradients that the recomputation found changed, if code of the target names them."""
         return [c for c in self._found if c.kind == GRADIENT]
 
     @cached_property
     def written(self) -> list[Change]:
-        """What the forward changed."""
+        """The state that the forward changed."""
         return [] if self.forward is None else _kept(self.forward.changed)
 
     @cached_property
     def rewritten(self) -> list[Change]:
-        """What the recomputation changed."""
+        """The state that the recomputation changed."""
         return [] if self.again is None else _kept(self.again.changed)
 
     def changed_again(self) -> set[str]:
-        """What some recomputation changed."""
+        """Returns the names of the state that any recomputation changed."""
         return {c.name for e in self.executions if e.recomputes for c in e.changed}
 
     def by(self, name: str) -> str:
-        """Who changed a state: the forward of a region, its caller, or the backward that runs hooks and optimizers."""
+        """Returns who changed a state: FORWARD, a region; CALLER, its caller; BACKWARD, its hooks and optimizers."""
         first = self.forward
         if first is None or not first.began or name not in {**first.exit, **first.began}:
             return FORWARD
@@ -147,7 +146,7 @@ class Evidence:
 
     @property
     def ambient(self) -> dict[str, tuple[Any, Any]]:
-        """Modes of PyTorch that were others in the recomputation."""
+        """PyTorch's modes that differed in the recomputation, each with both values."""
         if self.forward is None or self.again is None:
             return {}
         before, after = self.forward.ambient, self.again.ambient
@@ -163,7 +162,7 @@ def _kept(found: list[Change]) -> list[Change]:
 
 
 class _Watch(Reader):
-    """Writes down what regions compute, find and leave."""
+    """Notes what regions compute, the state that they find, and the state that they leave."""
 
     def __init__(self, target: Target, kinds: dict[str, str]) -> None:
         self._target = target
@@ -181,7 +180,7 @@ class _Watch(Reader):
         self.journal.unseen[what] = why(error)
 
     def seeds(self, name: str) -> None:
-        """A generator of the host gets a seed."""
+        """Notes that a generator of NumPy or Python gets a seed."""
         if self._execution is not None:
             self._execution.seeded.add(name)
 
@@ -221,7 +220,7 @@ class _Watch(Reader):
 
     @contextmanager
     def _looking(self, region: Region, arguments: State) -> Iterator[State]:
-        """The state of the target, and what the function of a region alone reaches, such as what it closes over."""
+        """Within, gives the target's state, and what only the region's function reaches, such as its closure."""
         state, function, bound = self._target.state, region.function, []
         while hasattr(function, "func"):
             # Its keywords are arguments.
@@ -283,7 +282,7 @@ class _Watch(Reader):
 
 
 class _Journal(Journal):
-    """One that is told of seeds of the host's generators as well."""
+    """A journal that also tells its readers when a generator of NumPy or Python gets a seed."""
 
     @contextmanager
     def attached(self) -> Iterator[None]:
@@ -302,7 +301,7 @@ class _Journal(Journal):
 
 
 def _closed_over(functions: list[FunctionType]) -> dict[str, Leaf]:
-    """Which objects functions close over: another one may be bound to the variable later."""
+    """Returns the identities of objects that functions close over: a variable may be bound to another one later."""
     found: dict[str, Leaf] = {}
     for function in functions:
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -319,7 +318,7 @@ def _settings(args: Any, kwargs: Any) -> tuple[Any, ...]:
 
 
 def _nested(result: Any) -> str:
-    """Tensors that are returned themselves, alone or in a tuple, are not nested."""
+    """Returns the first tensor nested in `result`, by name. One returned alone or in a tuple is not nested."""
     alone = result if isinstance(result, tuple) else (result,)
     parts = {f"[{i}]" if isinstance(result, tuple) else "": part for i, part in enumerate(alone)}
     nested = State({"output" + name: part for name, part in parts.items() if not isinstance(part, Tensor)})
@@ -333,7 +332,7 @@ def _quiet() -> Iterator[None]:
 
 
 class Digest:
-    """A tensor at one time: equal to another with the same elements."""
+    """A fingerprint of a tensor at one time: equal to another one if all elements are equal."""
 
     def __init__(self, t: Tensor) -> None:
         self.hash, self.shape, self.dtype = hash_of(t), tuple(t.shape), t.dtype
@@ -349,7 +348,7 @@ _FINGERPRINTS = Fingerprints()
 
 
 def hash_of(t: Tensor) -> int:
-    """The same for tensors with the same elements, whatever their layout."""
+    """Returns a hash of a tensor's elements, which does not depend on its strides."""
     t = t.detach()
     parts = strided_parts(t)
     if parts is not None:
@@ -362,21 +361,21 @@ def hash_of(t: Tensor) -> int:
         flat = flattened(t)
         return hash((flat.numel() * flat.element_size(), int(_FINGERPRINTS.of(flat))))
     except (RuntimeError, TypeError, NotImplementedError):
-        # Without memory, such as a fake tensor.
+        # A tensor without memory, such as a fake one.
         return hash((tuple(t.shape), t.dtype))
 
 
 def watch(
     target: Target, scenario: Scenario, variant: Variant, seed: int, plain: Seen, differences: list[Change]
 ) -> Evidence:
-    """Runs a scenario again, and looks."""
+    """Runs `target` again, watched, and returns the evidence for its `differences` from the run `plain`."""
     # A policy answers for operators before they are seen.
     bare = replace(scenario, policy="")
     evidence = _watched(target, bare, variant, seed, plain, differences)
     if not evidence.reentrant and scenario.early_stop:
         changed = evidence.changed_again()
         if evidence.fork is None or changed:
-            # Early stop may end a recomputation before the operator that shows where it leaves the way.
+            # Early stop may end a recomputation before the operator that shows where it diverges.
             whole = _watched(target, replace(bare, early_stop=False), variant, seed, plain, differences)
             if evidence.error or not whole.error:
                 process = [c.name for c in differences if c.kind in (GLOBAL, ENVIRONMENT, CLASS)]

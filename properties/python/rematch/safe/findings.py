@@ -1,4 +1,4 @@
-"""The findings of a verdict as they come: one for each cause, whatever scenarios show it."""
+"""Collects the findings of a verdict: one for each cause, whichever scenarios show it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rematch.safe.verdict import Finding
 
 
 def add(findings: list[Finding], diagnosis: Diagnosis, variant: Variant, scenario: Scenario) -> Finding:
-    """Notes a diagnosis of a run, which is returned as the finding that has its cause."""
+    """Adds a diagnosis of a run to `findings`, and returns the finding that has its cause."""
     cause, about = diagnosis.cause, diagnosis.about
     first, *rest = diagnosis.explains
     for finding in findings:
-        # What a computation is about reads otherwise in every scenario.
+        # Each scenario words differently what a computation is about.
         same = cause in OF_COMPUTATIONS or "{name}" not in cause.says
         if finding.cause is cause and (same or whole(about) in map(whole, (finding.about, *finding.more))):
             break
@@ -32,7 +32,7 @@ def add(findings: list[Finding], diagnosis: Diagnosis, variant: Variant, scenari
 def remark(
     findings: list[Finding], cause: Cause, about: str, what: str, scenario: Scenario, variant: Variant = OWN
 ) -> None:
-    """Notes once what is not wrong."""
+    """Adds a remark: nothing is wrong, but `what` was seen of `about`. It is told once for all scenarios."""
     for old in findings:
         if old.cause is cause and old.about == about:
             old.shown.append((variant, scenario))
@@ -44,15 +44,15 @@ def remark(
 
 
 def merge(findings: list[Finding]) -> None:
-    """Gives what was not decided, or only that gradients were off, to a state that is known to change: it shows in
-    other ways in other scenarios. So does a state that has no gradient because it was kept from another forward."""
+    """Merges findings that are undecided, or say only that gradients were off, into that of a state that is known to
+    change: it shows differently in other scenarios. So is a state without a gradient, if another forward left it."""
     states = [f for f in findings if f.cause not in OF_COMPUTATIONS and f.cause is not UNDECIDED]
     for vague in [f for f in findings if f.cause in (UNDECIDED, GRAD_MODE, SIDE_OUTPUT)]:
         owners = states
         if vague.cause is SIDE_OUTPUT:
             owners = [f for f in findings if f.computed and f is not vague and whole(f.about) == whole(vague.about)]
         elif all(scenario.steps > 1 for _, scenario in vague.shown):
-            # What a second step computes follows from what the first left.
+            # A second step computes with what the first one left.
             owners = [f for f in findings if f is not vague and not f.remark]
         owner = next((f for f in owners if set(vague.variants) <= set(f.variants)), None)
         if owner is not None:

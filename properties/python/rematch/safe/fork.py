@@ -1,4 +1,4 @@
-"""Operators that ran, and where a recomputation leaves the way of its forward."""
+"""Operators that ran, and where a recomputation diverges from its forward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Op:
-    """An operator that ran: in which submodule, of what, and what it made."""
+    """An operator that ran, its submodule, and hashes of the tensors that it took and made."""
 
     name: str
     module: str
@@ -18,9 +18,9 @@ class Op:
     metadata: tuple[Any, ...]
     layout: tuple[Any, ...]
     sources: tuple[str, ...]
-    """Names of the states and inputs that it read, "" for what an operator made; beside `takes`."""
+    """For each of `takes`, the name of the state or input that it read; "" for what another operator made."""
     settings: tuple[Any, ...] = ()
-    """Its arguments that are no tensors."""
+    """Its arguments that are not tensors."""
     writes: tuple[str, ...] = ()
     draws: bool = False
     view: bool = False
@@ -31,14 +31,13 @@ class Op:
 
 @dataclass(frozen=True)
 class Fork:
-    """Where a recomputation leaves the way of its forward: `first` ran in the forward, `again` in the
-    recomputation; None where one of them has ended."""
+    """Where a recomputation diverges from its forward: `first` ran in the forward, `again` in the recomputation; None
+    if one of them has ended."""
 
     first: Op | None
     again: Op | None
     skipped: frozenset[int] = frozenset()
-    """Hashes of what the forward made until it ran what the recomputation runs next; empty where the recomputation
-    leaves nothing out."""
+    """Hashes of what the forward made before the operator that the recomputation runs next, if it skips anything."""
 
     @property
     def same_operator(self) -> bool:
@@ -46,21 +45,21 @@ class Fork:
 
     @property
     def same_inputs(self) -> bool:
-        """The operator itself made something else of the same."""
+        """Whether the operator itself made something else from the same inputs."""
         if self.first is None or self.again is None or not self.same_operator:
             return False
         return (self.first.takes, self.first.settings) == (self.again.takes, self.again.settings)
 
     @property
     def of_others(self) -> bool:
-        """The same operator made the same kind of result of other operands."""
+        """Whether the same operator made a result of the same kind from other operands."""
         if self.first is None or self.again is None or not self.same_operator:
             return False
         return self.first.takes != self.again.takes and self.first.metadata == self.again.metadata
 
     @property
     def source(self) -> str:
-        """The name of the state or input that had other values; "" where none is seen."""
+        """The name of the state or input that had other values; "" if none is known."""
         if not self.same_operator or self.first is None or self.again is None:
             return ""
         for source, a, b in zip(self.again.sources, self.first.takes, self.again.takes, strict=False):
@@ -86,8 +85,8 @@ class Fork:
 
 
 def fork_of(first: Sequence[Op], again: Sequence[Op], whole: bool) -> Fork | None:
-    """Where `again` leaves the way of `first`; None where it does not. `whole`: nothing ends a recomputation early, so
-    that one that is shorter leaves something out."""
+    """Returns where the operators of a recomputation, `again`, diverge from those of its forward, `first`; None if they
+    do not. `whole`: nothing ends a recomputation early, so a shorter one leaves something out."""
     before, after = _computing(first), _computing(again)
     for i, (a, b) in enumerate(zip(before, after, strict=False)):
         other = not _same_place(a, b) or a.metadata != b.metadata
@@ -111,7 +110,7 @@ def _skipped(first: Sequence[Op], before: Sequence[Op], i: int, next_op: Op, sho
 
 
 def _same_place(a: Op, b: Op) -> bool:
-    """Whether this is one operator of the forward, in one module."""
+    """Whether two operators are the same one of the forward, in the same module."""
     return (a.name, a.module) == (b.name, b.module)
 
 

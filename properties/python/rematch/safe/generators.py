@@ -14,14 +14,14 @@ from rematch.safe.state import GENERATOR, Leaf
 
 
 def seed_all(seed: int) -> None:
-    """Sets the generators of PyTorch, NumPy and Python."""
+    """Seeds the default generators of PyTorch, NumPy and Python."""
     torch.manual_seed(seed)
     np.random.seed(seed)
     random.seed(seed)
 
 
 def random_states() -> dict[str, Any]:
-    """The states of all default generators."""
+    """Returns the states of all default generators."""
     states = {"PyTorch": torch.get_rng_state(), "NumPy": np.random.get_state(), "Python": random.getstate()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states["CUDA"] = torch.cuda.get_rng_state_all()
@@ -38,7 +38,7 @@ def set_random_states(states: Mapping[str, Any]) -> None:
 
 
 def random_leaves(of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
-    """The states of the default generators as leaves."""
+    """Returns the states of the default generators as leaves; `of_tensor` says what is kept of a tensor."""
     states = random_states()
     found = {
         "the random state of PyTorch": Leaf(GENERATOR, of_tensor(states["PyTorch"])),

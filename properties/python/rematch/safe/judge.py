@@ -41,23 +41,27 @@ def judge(
 ) -> Verdict:
     """Says whether checkpointing changes what `target` computes, why, and what it saves.
 
-    `target`: a module, or any function: what it closes over is watched like a module. Modes stay as
-    they are. `args`, `kwargs`: its arguments, of any structure; tensors that require grad get
-    gradients, or all floating ones where none does. `make`: a function that makes the target, for
-    what cannot be put back between runs. `variants`: "reentrant", "non_reentrant"; both where it is
-    left out. `context_fn`, `options`: given to checkpoint(), to verify a fix; with context_fn only the
-    non-reentrant variant is tried. `ignore`: patterns of differences that are accepted, such as
-    "buffer *running*". `loss`: makes a scalar of what the target returns; otherwise a weighted sum of
-    all outputs, or the loss that a model returns as `.loss`. `switch`: called with the target and True or
-    False turns its own checkpointing on or off. `within`: makes a context that surrounds each forward, and
-    is left before the backward, as that of a caller is. `own`: only what the target checkpoints inside is
-    judged. `grad`: False asks about forwards alone, under torch.no_grad(), as in generation. `compile`: a backend of torch.compile(), such as "aot_eager", with which a training step is
-    tried, too; it takes seconds. `progress`: on standard error; by itself on a terminal.
-
     Everything is left as it was: parameters, gradients, buffers, attributes, random states.
 
-    Raises RuntimeError where the plain run fails, does not repeat itself or cannot be undone, TypeError for a target
-    that is no function, ValueError for an unknown variant.
+    Args:
+        target: a module, or any function: what it closes over is watched like a module. Modes stay as they are.
+        args, kwargs: its arguments, of any structure. Tensors that require grad get gradients, or else all floating
+            ones.
+        make: a function that makes the target, for a target that cannot be put back between runs.
+        variants: "reentrant", "non_reentrant", or both if left out.
+        context_fn, options: passed to checkpoint(), to verify a fix; context_fn selects the non-reentrant variant.
+        ignore: patterns of differences to accept, such as "buffer *running*".
+        loss: makes a scalar of what the target returns; by default a weighted sum of all outputs, or a model's `.loss`.
+        switch: called with the target and True or False, turns the target's own checkpointing on or off.
+        within: makes a context that surrounds each forward and is left before the backward, as a caller's is.
+        seed: the seed of the random states that each run begins with.
+        own: judges only what the target checkpoints inside.
+        grad: False judges forwards alone, under torch.no_grad(), as in generation.
+        compile: a backend of torch.compile(), such as "aot_eager", to also try a training step with; it takes seconds.
+        progress: prints progress on standard error; by default on a terminal only.
+
+    Raises RuntimeError if the plain run fails, does not repeat itself or cannot be undone, TypeError if the target is
+    not a function, and ValueError for an unknown variant.
     """
     chosen = _variants(variants, context_fn, options)
     if make is None and not callable(target):
@@ -88,7 +92,7 @@ def _without_grad(within: Callable[[], AbstractContextManager[Any]]) -> Callable
 
 
 def refuse_lazy(state: State) -> None:
-    """Raises RuntimeError where a forward would exchange classes of modules, which cannot be put back."""
+    """Raises RuntimeError if a forward would replace classes of modules, which cannot be put back."""
     if any(map(is_lazy, state.tensors().values())):
         raise RuntimeError("the first forward gives parameters their shapes: run one before, or hand over make=")
 

@@ -1,4 +1,4 @@
-"""The runs of one target, plain and checkpointed in every scenario, and the causes where they differ."""
+"""Runs one target plain and checkpointed in every scenario, and finds the causes of the differences."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
 
 MORE_SEEDS = 8
-"""So many further seeds where the randomness of the host may decide what runs."""
+"""How many further seeds are tried if the randomness of NumPy or Python may decide what runs."""
 _MORE_RUNS = 6
-"""So many further runs of each side before a state is accused. Noise with two values is accused where each side repeats
-its own in all of them: for no probability p is 2 p^7 (1-p)^8 more than 1 in 10,000."""
+"""How many more times each side runs before a state is accused. Noise with two values is accused if each side repeats
+its own in all of them, which has the probability 2 p^7 (1-p)^8: at most 1 in 10,000, whatever p is."""
 _ONCE = (
     "only allowed to backward once on any region computed under selective activation checkpoint",
     "'_GeneratorContextManager' object has no attribute 'args'",
 )
-"""PyTorch says so of policies, and Python of contexts that are entered again, such as that of debug=True: no second
-backward over a retained graph."""
-NOTHING_MOVES = "its forward changes nothing that a second one could find"
+"""The first error is PyTorch's about policies, the second Python's about contexts that are entered again, such as that
+of debug=True: neither allows a second backward over a retained graph."""
+NOTHING_MOVES = "its forward changes no state that a second one reads"
 _PROGRESS_AFTER = 2.0
 
 
 class Judge:
-    """The runs of one target, and what they found."""
+    """Runs one target, and collects the findings in `verdict`."""
 
     def __init__(
         self, target: Target, variants: Sequence[Variant], ignore: Sequence[str], seed: int, progress: bool
@@ -65,9 +65,9 @@ class Judge:
         self.verdict = Verdict(target.name, [], {}, [])
 
     def judge(self, scenarios: Sequence[Scenario] = SCENARIOS) -> Verdict:
-        """Raises RuntimeError where the plain run fails, or does not repeat itself."""
+        """Runs all scenarios. Raises RuntimeError if the plain run fails, or does not repeat itself."""
         branches = self._target.branches = Branches(self._target.state.functions())
-        # Asked before any run: a forward may freeze what it has used.
+        # This is asked before any run: a forward may freeze what it has used.
         behind_frozen = self._behind_frozen()
         self._trainable = len(self._target.state.trainable())
         first = self._first()
@@ -112,7 +112,7 @@ class Judge:
         return verdict
 
     def further(self) -> None:
-        """For scenarios that some targets alone have."""
+        """Runs the scenarios that only some targets have; derived classes override it."""
 
     def _first(self) -> Seen:
         target = self._target
@@ -171,14 +171,13 @@ class Judge:
         return plain
 
     def _behind_frozen(self) -> bool:
-        """Whether the reentrant variant is asked about a target that is partly frozen."""
+        """Whether the target is partly frozen, trains, and was given no input that requires grad."""
         given = self._target.state.tensors().values()
         frozen = any(isinstance(t, nn.Parameter) and not t.requires_grad for t in given)
         return frozen and bool(self._target.state.trainable()) and not self._target.asked
 
     def _find_switch(self) -> None:
-        """Looks for the flag that turns the target's own checkpointing off: what else the flag changes is
-        not part of the plain run then."""
+        """Looks for the flag that turns the target's own checkpointing off; plain runs lack all that it changes."""
         target = self._target
         if target.switch is not None:
             return
@@ -206,7 +205,7 @@ class Judge:
         self.verdict.not_tried.append(("what else its own switch changes", why))
 
     def _leave_out_switch(self) -> None:
-        """What the switch itself sets is no difference."""
+        """Leaves out the state that the switch itself sets."""
         target = self._target
         sides = []
         for on in (False, True):
@@ -217,7 +216,7 @@ class Judge:
         self._leave_out |= {change.name for change in changes(sides[0], sides[1])}
 
     def _leave_out_dropped(self) -> None:
-        """What is returned with the switch off or on alone, such as a cache, is no part of the loss."""
+        """Leaves outputs that only one side of the switch returns, such as a cache, out of the loss."""
         target = self._target
         if target.switch is None or target.loss is not None:
             return
@@ -274,7 +273,7 @@ class Judge:
     def _compare(self, scenario: Scenario, seed: int) -> None:
         plain = self._plain_run(scenario, seed)
         if plain.error and self._target.rolls and scenario.has_others:
-            # Not all integers may change places, such as extents.
+            # Some integers, such as extents, may not change places.
             self._target.rolls = False
             plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
         if plain.error:
@@ -296,7 +295,7 @@ class Judge:
             if scenario.name not in tried:
                 tried.append(scenario.name)
             if not seen.endless and any(is_of_process(change.name) for change in found):
-                # What an import changes that comes late does not change again.
+                # What a late import changes does not change again.
                 plain = self._plain[scenario.plain or scenario.name, seed] = run(self._target, scenario, None, seed)
                 seen = run(self._target, scenario, variant, seed)
                 found = [c for c in differences(plain, seen, self._leave_out) if not self._accepted(c)]
@@ -308,7 +307,7 @@ class Judge:
                 name, on = change.name.split(",")[0], change.after is not None
                 what = f"{name} is {'returned with the switch on alone' if on else 'not returned'}"
                 findings.remark(self.verdict.findings, SWITCH_ADDS if on else SWITCH_DROPS, name, what, scenario)
-            # What callers set may be there for a log: what a forward notes of it is no number.
+            # Callers may set it for a log: what a forward only notes of it does not count.
             found = [c for c in found if c not in dropped and (not scenario.sets or c.kind in COMPUTED)]
             if found and (seen.reentrant or self._target.common is not None) and not seen.error:
                 found = self._beyond_rounding(scenario, variant, seed, found)
@@ -320,7 +319,7 @@ class Judge:
             if found and not scenario.compiled:
                 found = self._repeatable(scenario, variant, seed, plain, seen, found)
             if scenario.later:
-                # What is only noted, such as how long a forward took, is right.
+                # Values that are only noted, such as how long a forward took, are right.
                 known = self._differs.get(variant.name, ())
                 found = [c for c in found if c.kind in COMPUTED and c.name not in known]
             if found and scenario.compiled:
@@ -339,7 +338,7 @@ class Judge:
         self.verdict.not_tried.append((f"{variant.name} in what comes after {scenario.name}", "it does not end there"))
 
     def _blame(self, what: Diagnosis, scenario: Scenario, variant: Variant, found: list[Change]) -> None:
-        """For what differs in this scenario, and does not in a training step without."""
+        """Adds a finding with the cause `what` for differences that an ordinary training step does not show."""
         alone = [change for change in found if change.name not in self._differs.get(variant.name, ())]
         for finding in self.verdict.findings if len(alone) < len(found) else ():
             if any(by is FIRST and kind is variant for kind, by in finding.shown):
@@ -348,7 +347,7 @@ class Judge:
             findings.add(self.verdict.findings, replace(what, explains=tuple(alone)), variant, scenario)
 
     def _beyond_rounding(self, scenario: Scenario, variant: Variant, seed: int, found: list[Change]) -> list[Change]:
-        """Without what is the same in float64."""
+        """Returns `found` without the differences that are no more than rounding, as runs in float64 show."""
         computed = [c.before.dtype for c in found if isinstance(c.before, Tensor) and c.before.is_floating_point()]
         if not computed:
             return found
@@ -360,8 +359,8 @@ class Judge:
     def _repeatable(
         self, scenario: Scenario, variant: Variant, seed: int, plain: Seen, seen: Seen, found: list[Change]
     ) -> list[Change]:
-        """Those on which equal runs agree: a scenario may use kernels that others do not, and threads end in any
-        order."""
+        """Returns the differences in `found` on which repeated runs agree: a scenario may use kernels that others do
+        not, and threads may end in any order."""
         key = f"{scenario.plain or scenario.name}, again", seed
         if key not in self._plain:
             self._plain[key] = run(self._target, scenario, None, seed)
@@ -379,7 +378,7 @@ class Judge:
                 # are no noise where those of plain runs agree, such as those of memory that nothing has written.
                 changed = [c for c in changed if not is_of_process(c.name) and (c.kind not in COMPUTED or is_small(c))]
             if bool(one.error) != bool(other.error):
-                # That only some checkpointed runs fail is no noise either.
+                # It is no noise either if only some checkpointed runs fail.
                 changed = [] if one is seen else [c for c in changed if c.kind == "error"]
             apart |= {} if one.error and other.error else {_noisy(c): why for c in changed if _noisy(c) not in apart}
         for change in found:
@@ -407,7 +406,7 @@ class Judge:
             # Switches make embeddings require grad, for the reentrant variant.
             return True
         if self._target.switch is not None and change.before is None and change.kind == ATTRIBUTE:
-            # What the code behind the switch notes for itself.
+            # The code behind the switch notes it for itself.
             return True
         return any(fnmatch(text, p) for p in self._ignore for text in (change.name, f"{change.kind} {change.name}"))
 
@@ -418,7 +417,7 @@ class Judge:
         return self._plain[key]
 
     def _measure(self) -> None:
-        """What its steps hold; and names, which wrappers for checkpointing must not change."""
+        """Measures the bytes that steps hold, and looks for names that wrappers for checkpointing have changed."""
         errs = {name for name, differ in self._differs.items() if "error" in differ}
         variants = [v for v in self._variants if v not in self._stopped and v.name not in errs]
         judge_memory(self._target, variants, self._seed, self.verdict, self._accepted)
@@ -450,7 +449,7 @@ class Judge:
 
 
 def _one_sided(found: Sequence[Change]) -> list[Change]:
-    """What is returned in one of two runs alone, and then the containers of such."""
+    """Returns the outputs that only one of two runs has, and then the containers that hold them."""
     alone = [c for c in found if c.kind == OUTPUT and (c.before is None or c.after is None)]
     held = [c for c in found if c.kind == OUTPUT and isinstance(c.before, Extent)]
     names = {unnumbered(c.name) for c in alone}
@@ -460,7 +459,7 @@ def _one_sided(found: Sequence[Change]) -> list[Change]:
 
 
 def _noisy(change: Change) -> str:
-    """What is noise where this change is: of a list that threads fill in any order, single elements may agree."""
+    """Returns the name for noise of this change: that of a whole list, which threads may fill in any order."""
     return change.name if change.kind in COMPUTED else re.split(r"[\[,]", change.name)[0]
 
 

@@ -1,4 +1,4 @@
-"""What checkpointing does to the memory of a target's own steps, measured and judged."""
+"""Measures and judges what checkpointing does to the memory of a target's own steps."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from rematch.safe.verdict import Verdict
 def judge_memory(
     target: Target, variants: Sequence[Variant], seed: int, verdict: Verdict, accepts: Callable[[Change], bool]
 ) -> None:
-    """Measures plain steps and checkpointed ones, and adds to the verdict what they hold, and what is wrong with it
-    that the caller does not accept."""
+    """Measures plain and checkpointed steps, and adds to `verdict` the bytes that they hold and a finding for what is
+    wrong, unless `accepts` accepts it."""
     plain = measure(target, None, seed)
     if plain.error:
         verdict.not_tried.append(("the bytes of its steps", plain.error))
@@ -46,7 +46,7 @@ def judge_memory(
 
 
 class _Judged:
-    """The findings of one variant."""
+    """Adds the findings about the memory of one variant."""
 
     def __init__(
         self, verdict: Verdict, variant: Variant, plain: Footprint, on: Footprint, accepts: Callable[[Change], bool]
@@ -77,8 +77,8 @@ class _Judged:
             self._parts(target.function)
 
     def _parts(self, model: nn.Module) -> None:
-        """What is not recomputed. A part that records no graph, as one that is frozen, or that this batch does not
-        reach, such as a tower for images, is not held against the switch."""
+        """Remarks on blocks that are not recomputed, or only in part. A block that records no graph, such as a frozen
+        one, or that this batch does not reach, such as a tower for images, does not count against the switch."""
         on = self._on
         blocks = [name for name in repeated_children(model) if name in on.called]
         missed = [name for name in blocks if not on.recomputes(name) and name in on.recorded]
@@ -94,7 +94,7 @@ class _Judged:
             self._remark(PART_IS_KEPT, listed(parted), what)
 
     def _outside(self, names: Sequence[str]) -> int:
-        """Bytes that modules of these names, or within them, made outside of regions, and that are held."""
+        """Returns the held bytes that modules called `names`, or modules within them, made outside of regions."""
         outside = self._on.outside.items()
         return sum(held for module, held in outside if any(f"{module}.".startswith(f"{name}.") for name in names))
 
@@ -108,5 +108,5 @@ class _Judged:
 
 
 def listed(names: Sequence[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Returns the first six names as a text, and how many more there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")

@@ -1,4 +1,4 @@
-"""The same inputs with a longer sequence."""
+"""Makes the same inputs with a longer sequence."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST = 512
 
 
 def length_of(given: Mapping[str, Tensor]) -> int:
-    """The extent of the first input along the axis that may be a sequence: tokens, rows of vectors; 0 without."""
+    """Returns the extent of the first input along the axis that may be a sequence (tokens, rows of vectors), or 0."""
     first = next(iter(given.values()), None)
     axis = None if first is None else _axis(first)
     return 0 if first is None or axis is None else first.shape[axis]
 
 
 def longer_ones(length: int, modules: Iterable[nn.Module]) -> list[int]:
-    """Lengths that are worth a trial: about twice as long, and beyond a limit that a module holds by a name for it."""
+    """Returns lengths to try: about twice `length`, and beyond a limit that a module holds by a name for it."""
     twice = 2 * length + 1
     held = (item for module in modules for item in module.__dict__.items())
     limits = [n for key, n in held if type(n) is int and any(word in key for word in _SAYS_LENGTH)]
@@ -27,7 +27,7 @@ def longer_ones(length: int, modules: Iterable[nn.Module]) -> list[int]:
 
 
 def stretched(given: Mapping[str, Tensor], length: int) -> dict[str, Tensor]:
-    """What has the extent of the sequence is repeated up to `length`; positions go on."""
+    """Returns the inputs with each sequence repeated up to `length`; positions count on."""
     old, found = length_of(given), dict(given)
     for number, (name, t) in enumerate(given.items()):
         for axis in [_axis(t)] if number == 0 else _axes(t, old, next(iter(given.values()))):

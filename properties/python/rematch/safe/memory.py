@@ -1,4 +1,4 @@
-"""The bytes of a target's own training steps, counted by storages: what is held, the peak, and what stays behind."""
+"""Measures the bytes of a target's own training steps by storages: what is held, the peak, and what stays behind."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from rematch.safe.state import State
 from rematch.safe.target import Target, named_arguments
 
 STEPS, MORE = 2, 2
-"""How many steps are counted, and how many more where the second leaves more behind than the first."""
+"""How many steps are measured, and how many more if the second leaves more behind than the first."""
 
 
 @dataclass
 class Policy:
-    """What a selective policy answered in a run: operators by whether it kept what they returned."""
+    """The answers of a selective policy in a run: the operators whose results it kept, and those that it recomputed."""
 
     kept: set[str] = field(default_factory=set)
     recomputed: set[str] = field(default_factory=set)
 
     def note(self, context: Any) -> None:
-        """Reads the context of a forward that is over; that of another library says nothing."""
+        """Adds the answers from the context of a forward that is over; a context of another library has none."""
         again = getattr(library, "_RECOMPUTE", None)
         for key, answers in (getattr(context, "storage", None) or {}).items() if again is not None else ():
             name = str(key[0] if isinstance(key, tuple) else key)
@@ -47,34 +47,34 @@ class Policy:
 
 @dataclass
 class Step:
-    """Bytes of one step beyond what was there before the first, the batch included."""
+    """The bytes of one step, without what was there before the first step and without the batch."""
 
     held: int = 0
-    """After the forward, when the caller has nothing but the loss: what the backward needs, whoever keeps it."""
+    """After the forward, when the caller holds only the loss: what the backward needs, whoever keeps it."""
     peak: int = 0
     left: int = 0
-    """After the backward, without gradients."""
+    """What is left after the backward, without gradients."""
     collected: int = 0
-    """Of `left`, what Python's garbage collector frees: reference cycles."""
+    """The part of `left` that Python's garbage collector frees: reference cycles."""
     regions: int = 0
 
 
 @dataclass
 class Footprint:
-    """The steps of one run."""
+    """The memory of the steps of one run."""
 
     steps: list[Step] = field(default_factory=list)
     outside: dict[str, int] = field(default_factory=dict)
-    """Bytes that are held after the first forward and were made outside of regions, by submodule."""
+    """Bytes made outside of regions that are held after the first forward, by submodule."""
     checkpointed: list[str] = field(default_factory=list)
     """Names of the modules that checkpoint() got, in the first step."""
     called: set[str] = field(default_factory=set)
     within: set[str] = field(default_factory=set)
-    """Names of modules that ran, and of those that ran within a region."""
+    """Names of the modules that ran, and of those that ran within a region."""
     recorded: set[str] = field(default_factory=set)
     """Names of modules whose results require grad."""
     policies: dict[str, Policy] = field(default_factory=dict)
-    """By the name of context_fn."""
+    """The answers of policies, by the name of their context_fn."""
     error: str = ""
 
     @property
@@ -94,20 +94,18 @@ class Footprint:
 
     @property
     def growth(self) -> int:
-        """Bytes by which what stays behind grows from step to step, for as long as it was watched; those that the
-        garbage collector frees left out."""
+        """The least growth of what stays behind from one step to the next, without what the garbage collector frees."""
         left = [step.left - step.collected for step in self.steps]
         return max(0, min(later - earlier for earlier, later in zip(left[:-1], left[1:], strict=True)))
 
     def recomputes(self, name: str) -> bool:
-        """Whether the module of that name is checkpointed, alone or within another one, or a child of it, as in
-        wrappers: something is recomputed there."""
+        """Whether the module `name`, one around it, or a child of it (as in wrappers) is checkpointed."""
         has = any(name == one or name.startswith(one + ".") for one in self.checkpointed)
         return has or name in self.within or any(one.rpartition(".")[0] == name for one in self.checkpointed)
 
 
 class _Meter(StorageMeter):
-    """Knows from a journal what is made where."""
+    """A meter that a journal tells where memory is made."""
 
     journal: Journal
 
@@ -119,7 +117,7 @@ class _Meter(StorageMeter):
         self._taken: set[int] = set()
 
     def _of(self, value: Any) -> list[Allocation]:
-        """The memory of tensors in a structure."""
+        """Returns the allocations of the tensors in a structure."""
         tensors = [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
         found = [self.allocation(storage) for t in tensors for storage in storages(t)]
         return [one for one in found if one is not None]
@@ -130,8 +128,8 @@ class _Meter(StorageMeter):
         super().after(op)
 
     def outside_of_regions(self) -> dict[str, int]:
-        """Bytes that are live and were made by the forward outside of regions, by submodule; what regions take, they
-        need."""
+        """Returns the live bytes that the forward made outside of regions, by submodule. Inputs of regions are left
+        out, as the regions need them."""
         found: dict[str, int] = {}
         for one in self.curve.allocations:
             if one.died is None and one.phase == FORWARD and id(one) not in self._taken:
@@ -168,11 +166,11 @@ class _Meter(StorageMeter):
 
 
 def measure(target: Target, variant: Variant | None, seed: int) -> Footprint:
-    """Counts the bytes of training steps; `variant` None: plain.
+    """Measures the bytes of training steps of `target`, checkpointed as `variant` says; None: plain.
 
-    The inputs of a model that checkpoints itself are a batch: the caller holds it, and it has the gradients that were
-    asked for. Those of other targets are activations, which live for as long as somebody needs them. What the target
-    raises ends up in Footprint.error. The process is left as it was found.
+    The inputs of a model that checkpoints itself are a batch: the caller holds it, and only the inputs that were asked
+    to require grad do. The inputs of other targets are activations, which live as long as something needs them. An
+    error of the target ends up in Footprint.error. The process is left as it was found.
     """
     seen = Footprint()
     target.begin(seed)
@@ -197,7 +195,7 @@ def measure(target: Target, variant: Variant | None, seed: int) -> Footprint:
 
 
 class _Steps:
-    """The training steps of a target under a meter."""
+    """Runs the training steps of a target under a meter."""
 
     def __init__(self, target: Target, variant: Variant | None, seed: int, meter: _Meter) -> None:
         self._target, self._variant, self._seed, self._meter = target, variant, seed, meter
@@ -247,7 +245,7 @@ class _Steps:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Within, Python's garbage collector runs only where it is called, and looks only at what is made within."""
+    """Within, Python's garbage collector runs only when it is called, and looks only at objects made within."""
     collects = gc.isenabled()
     gc.disable()
     gc.freeze()
@@ -260,7 +258,7 @@ def _uncollected() -> Iterator[None]:
 
 
 def _name(context_fn: Any) -> str:
-    """What a report calls a context_fn: the policy that it is bound to, if there is one."""
+    """Returns the name of a context_fn for reports: that of the policy that it is bound to, if there is one."""
     if isinstance(context_fn, partial):
         functions = [a for a in (*context_fn.args, *context_fn.keywords.values()) if callable(a)]
         return _name(functions[0] if functions else context_fn.func)

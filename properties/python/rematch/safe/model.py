@@ -26,7 +26,7 @@ from rematch.safe.verdict import Finding, Verdict, reservations
 
 @dataclass
 class Block:
-    """Blocks of a model that are alike, and the verdict of the first."""
+    """Blocks of a model that are alike, and the verdict on the first of them."""
 
     names: list[str]
     kind: str
@@ -35,7 +35,7 @@ class Block:
 
     @property
     def answer(self) -> str:
-        """One word, or a few."""
+        """The answer in a few words."""
         if self.verdict is None:
             return f"not judged: {self.why_not}"
         if self.verdict.safe:
@@ -45,23 +45,23 @@ class Block:
 
 @dataclass
 class ModelVerdict:
-    """The answer for a model."""
+    """The answer for a model: the verdicts on its own checkpointing and on its blocks."""
 
     name: str
     switch: str
-    """What turns its own checkpointing on; empty where none was found."""
+    """The name of what turns its own checkpointing on; empty if nothing was found."""
     own: Verdict | None
-    """Its own checkpointing off against on."""
+    """The verdict on its own checkpointing, off against on."""
     why_not: str
     asked: bool = False
-    """A switch was given, so that there is no answer without it."""
+    """Whether a switch was given: then only a verdict on it is an answer."""
     blocks: list[Block] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
     def safe(self) -> bool:
-        """Its own checkpointing changes nothing in what was tried; of a model without, no block that was judged does.
-        A switch without an answer is no yes."""
+        """Whether its own checkpointing changes nothing in what was tried; if it has none, whether no judged block
+        does. A switch that could not be judged is not safe."""
         if self.own is not None or self.asked or self.switch:
             return self.own is not None and self.own.safe
         judged = [block.verdict for block in self.blocks if block.verdict is not None]
@@ -69,23 +69,23 @@ class ModelVerdict:
 
     @property
     def findings(self) -> list[Finding]:
-        """Those of the model, then those of its blocks."""
+        """The findings about the model's own checkpointing, then those about its blocks."""
         verdicts = [self.own, *(block.verdict for block in self.blocks)]
         return [finding for verdict in verdicts if verdict is not None for finding in verdict.findings]
 
     @property
     def causes(self) -> str:
-        """Of what is not safe: of its own checkpointing, or of its blocks where it has none."""
+        """Names of the causes why it is not safe: those of its own checkpointing, or of its blocks if it has none."""
         found = self.own.findings if self.own is not None else self.findings
         return ", ".join(dict.fromkeys(f.cause.name for f in found if not (f.remark or f.only_with)))
 
     @property
     def judged(self) -> bool:
-        """There is an answer."""
+        """Whether there is an answer."""
         return self.safe or (bool(self.causes) and (self.own is not None or not (self.asked or self.switch)))
 
     def headline(self) -> str:
-        """One line: what its own checkpointing does comes first."""
+        """Returns the answer in one line: its own checkpointing comes first, then its blocks."""
         unsafe = [b for b in self.blocks if b.verdict is not None and not b.verdict.safe]
         beside = f"; checkpointed from outside {_kinds(unsafe)}" if self.own is not None and unsafe else ""
         if self.safe:
@@ -101,7 +101,7 @@ class ModelVerdict:
         return self.text()
 
     def text(self, verbose: bool = False) -> str:
-        """The report; `verbose`: with all that "and 7 more" stands for."""
+        """Returns the report; `verbose` also lists everything that "and 7 more" stands for."""
         if self.own is None:
             head = f"{self.name}: its own checkpointing was not judged: {self.why_not}"
         else:
@@ -113,7 +113,7 @@ class ModelVerdict:
         return "\n\n".join(parts)
 
     def table(self, verbose: bool = False) -> str:
-        """A line for each kind of block."""
+        """Returns a table with one line for each kind of block."""
         lines = ["blocks, each checkpointed by itself from outside:"]
         for block in self.blocks:
             saved = block.verdict.saved if block.verdict is not None else {}
@@ -127,7 +127,7 @@ class ModelVerdict:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """As data."""
+        """Returns the verdict as data for JSON."""
         return {
             "name": self.name,
             "safe": self.safe,
@@ -167,20 +167,26 @@ def judge_model(
     grad: bool = True,
     **more: Any,
 ) -> ModelVerdict:
-    """Says whether a model's own checkpointing changes what it computes, and which of its blocks may be
-    checkpointed.
+    """Says whether a model's own checkpointing changes what it computes, and which of its blocks may be checkpointed.
 
-    One step finds the blocks and what each is really called with; one block of each class, setting
-    and kind of arguments is judged. `args`, `kwargs`: a batch. `blocks`: a pattern of names, such as
-    "layers.*", or several; otherwise those that the model's own switch wraps, or repeated children. `switch`:
-    the name of the attribute, or a function of the model and True or False, that turns the model's
-    own checkpointing on and off; found by itself in transformers, diffusers and timm, also in parts of
-    a model. `options`: of checkpoint(), for switches that take them. `most_blocks`: so many kinds of
-    blocks are judged at most. `progress`: on standard error; by itself on a terminal. `grad`: False asks about forwards
-    of the model alone, under torch.no_grad(), as in generation with a cache among its arguments, and about no block.
-    `more`: arguments of judge() for every part.
+    One step finds the blocks and the arguments that each really gets; one block of each class, setting and kind of
+    arguments is judged. The model is left as it was.
 
-    The model is left as it was. Raises RuntimeError where a plain step fails, and TypeError for what is no module.
+    Args:
+        args, kwargs: a batch.
+        loss: makes a scalar of what the model returns.
+        blocks: one or several patterns of names, such as "layers.*"; by default the blocks that the model's own switch
+            wraps, or repeated children.
+        switch: turns the model's own checkpointing on and off: the name of an attribute, or a function that is called
+            with the model and True or False. By default that of transformers, diffusers or timm, also in parts.
+        options: options of checkpoint(), for switches that take them.
+        most_blocks: the most kinds of blocks that are judged.
+        progress: prints progress on standard error; by default on a terminal only.
+        grad: False judges only forwards of the model, under torch.no_grad(), as in generation with a cache among its
+            arguments, and no block.
+        more: further arguments of judge(), for every part.
+
+    Raises RuntimeError if a plain step fails, and TypeError if `model` is not a module.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"judge_model() expects a module, got {type(model).__name__}")
@@ -244,7 +250,7 @@ def _switch(model: nn.Module, given: Any, options: dict[str, Any] | None) -> Swi
 
 
 def _refusal(model: nn.Module, switch: Switch | None) -> str:
-    """What the switch of a library says where a model has the method and does not support it."""
+    """Returns how a library's switch refuses a model that has the method but does not support it; "" if it works."""
     if switch is None:
         return ""
     try:
@@ -257,9 +263,9 @@ def _refusal(model: nn.Module, switch: Switch | None) -> str:
 def _steps(
     model: nn.Module, args: Any, kwargs: Any, switch: Switch | None, state: State
 ) -> tuple[Calls, list[str], bool]:
-    """What each module is called with, with the switch on where it is called then, as caches may be off; the names of
-    those that checkpoint() got, and whether it was called. What fails with the switch on alone is no failure here: it
-    is judged."""
+    """Runs a plain step and one with the switch on. Returns the arguments of each module (with the switch on, if it is
+    called then, as caches may be off), the names of the modules that checkpoint() got, and whether it was called. An
+    error with the switch on is not raised here, as it is judged later."""
     calls: Calls = {}
     noted: set[str] = set()
     names = {module: name for name, module in model.named_modules()}

@@ -1,4 +1,4 @@
-"""Tensors of other layouts, taken apart into strided ones, of which every element can be compared."""
+"""Takes tensors of other layouts apart into strided ones, whose elements can all be compared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COMPRESSED = {
 
 
 def strided_parts(t: Tensor) -> list[Tensor] | None:
-    """The strided tensors that hold the elements of `t`; None for one that is strided itself, or holds none."""
+    """Returns the strided tensors that hold the elements of `t`; None if `t` is strided itself, or holds none."""
     if t.device.type == "meta":
         return None
     if t.is_nested:
@@ -31,7 +31,7 @@ def strided_parts(t: Tensor) -> list[Tensor] | None:
 
 
 def memory_of(t: Tensor) -> Tensor:
-    """The elements in memory, each once, where some of a tensor share theirs, as expand() makes them; else itself."""
+    """Returns each element in memory once if elements of `t` share memory, as expand() makes them do; else `t`."""
     if t.layout != torch.strided or t.is_nested or 0 not in t.stride() or t.numel() == 0:
         return t
     once = [n if stride else 1 for n, stride in zip(t.shape, t.stride(), strict=True)]

@@ -1,4 +1,4 @@
-"""What a process has beside the objects of a target: read as values with names, and put back."""
+"""The state of a process beside the objects of a target: read as named values, and put back."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from rematch.safe.values import Identity
 
 _autograd = torch._C._autograd
 _OTHERS_SET = ("PYTEST_", "TORCHINDUCTOR_CACHE_DIR", "TRITON_", "CUDA_HOME", "KMP_DUPLICATE_LIB_OK", "FLYDSL_")
-"""Variables of the environment that pytest and PyTorch's compiler set for themselves: put back, and not compared."""
+"""Environment variables that pytest and PyTorch's compiler set for themselves: put back, but not compared."""
 _ENDS = [s for s in (getattr(signal, name, None) for name in ("SIGKILL", "SIGSTOP")) if s is not None]
 _SIGNALS = [s for s in signal.Signals if s not in _ENDS]
 
@@ -79,24 +79,23 @@ PROCESS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "what NumPy does about errors": (np.geterr, lambda v: np.seterr(**v)),
 }
-"""Each with what reads it and what sets it."""
+"""Parts of a process's state, each with a function that reads it and one that sets it."""
 
 
 class Process:
-    """A process as it is now."""
+    """The state of the process when this object was made."""
 
     def __init__(self) -> None:
         self._values = {name: read() for name, (read, _) in PROCESS.items()}
         self._switches, self._environment, self._stacks = switches(), dict(os.environ), stacks()
         self._hooks_are_off = _autograd._saved_tensors_hooks_get_disabled_error_message()
-        # checkpoint() imports it at its first call, which exchanges functions of PyTorch, sets variables, adds filters.
+        # checkpoint() imports it at its first call, which replaces functions of PyTorch, sets variables, adds filters.
         import_module("torch._dynamo")
         self._places: dict[str, tuple[Any, dict[str, Any]]] = {}
         self.look_at([])
 
     def look_at(self, functions: Iterable[types.FunctionType]) -> None:
-        """The modules and classes that the code of `functions` names are part of it, too, as a forward may exchange a
-        function there."""
+        """Also watches the modules and classes that `functions` name: a forward may replace a function there."""
         for place in (torch, torch.nn.functional, Tensor, *(p for f in functions for p in _places_of(f))):
             name = getattr(place, "__name__", "")
             if isinstance(place, type):
@@ -105,7 +104,7 @@ class Process:
                 self._places[name] = place, {k: v for k, v in list(vars(place).items()) if callable(v)}
 
     def leaves(self) -> dict[str, Leaf]:
-        """What differs from one process to another, without PyTorch's own modes, which a recomputation may change."""
+        """Returns the state of the process as leaves, without PyTorch's own modes, which a recomputation may change."""
         found = {name: Leaf(GLOBAL, read()) for name, (read, _) in PROCESS.items()}
         for key, text in os.environ.items():
             if not key.startswith(_OTHERS_SET):
@@ -115,7 +114,7 @@ class Process:
         return found
 
     def modes(self) -> dict[str, Leaf]:
-        """PyTorch's switches and stacks after a run."""
+        """Returns PyTorch's switches and stacks as leaves."""
         found = {f"{name} of PyTorch": Leaf(GLOBAL, value) for name, value in switches().items()}
         for name, stack in stacks().items():
             found[name] = Leaf(GLOBAL, tuple(type(part).__name__ for part in stack))
@@ -129,7 +128,7 @@ class Process:
         return exchanged + [k for k, v in now.items() if isinstance(place, type) and callable(v) and k not in kept]
 
     def restore(self) -> None:
-        """Everything is as it was when this object was made."""
+        """Puts everything back as it was when this object was made."""
         set_stacks(self._stacks)
         if self._hooks_are_off is not None:
             _autograd._saved_tensors_hooks_disable(self._hooks_are_off)
@@ -152,7 +151,7 @@ class Process:
 
 
 def is_of_process(name: str) -> bool:
-    """Whether leaves() gives a value of this name: imports that come late may change some of them once."""
+    """Whether leaves() gives a value of this name: a late import may change some of them once."""
     return name in PROCESS or name.startswith(("os.environ[", "functions of "))
 
 
@@ -161,7 +160,7 @@ def _is_main_thread() -> bool:
 
 
 def _places_of(function: types.FunctionType) -> Iterator[Any]:
-    """The modules that the code of a function names, also through other modules, and the classes of libraries there."""
+    """Yields the modules that a function's code names, also through other modules, and library classes among them."""
     names = function.__code__.co_names
     waiting = [function.__globals__.get(name) for name in names]
     seen: set[int] = set()
@@ -177,7 +176,7 @@ def _places_of(function: types.FunctionType) -> Iterator[Any]:
 
 
 def stacks() -> dict[str, list[Any]]:
-    """PyTorch's stacks of this thread, each from the bottom."""
+    """Returns PyTorch's stacks of this thread, each from the bottom."""
     hooks: list[Any] = []
     if _autograd._saved_tensors_hooks_get_disabled_error_message() is None:
         # PyTorch tells of the top alone.
@@ -219,11 +218,11 @@ _MOVES: tuple[tuple[Callable[[], Any], Callable[[Any], Any]], ...] = (
 
 
 class DoesNotEnd(BaseException):
-    """A trial takes far longer than its plain run. No Exception, as the target may catch those."""
+    """A trial takes far longer than its plain run. It is not an Exception, as the target may catch those."""
 
 
 def why_not_stopped() -> str:
-    """Why stopped_after() stops nothing here; empty where it does."""
+    """Returns why stopped_after() cannot stop anything here; empty if it can."""
     if not hasattr(signal, "SIGALRM"):
         return "the system has no alarm"
     if not _is_main_thread():
@@ -234,8 +233,8 @@ def why_not_stopped() -> str:
 
 @contextmanager
 def stopped_after(seconds: float) -> Iterator[None]:
-    """Within, what the main thread runs in Python is stopped by DoesNotEnd when it has computed for so long, or waited
-    at one place; nothing is where why_not_stopped() says why."""
+    """Within, raises DoesNotEnd in Python code of the main thread that has computed for `seconds`, or waited as long at
+    one place. Does nothing if why_not_stopped() gives a reason."""
     if why_not_stopped():
         yield
         return
@@ -244,14 +243,14 @@ def stopped_after(seconds: float) -> Iterator[None]:
     begin, last = thread_time(), (None, 0, 0.0)
 
     def stop(number: int, frame: Any) -> None:
-        # Neither computed for so long, nor waited at one place: the machine is busy.
+        # It has neither computed for so long nor waited at one place: the machine is busy.
         nonlocal last
         before, last = last, (frame, frame.f_lasti, thread_time())
         waits = before[:2] == last[:2] and last[2] - before[2] < _NOTHING
         if not waits and last[2] - begin < seconds:
             return
         if any(code.co_filename.startswith("<frozen importlib") for code in _callers(frame)):
-            # A module that is half imported stays so.
+            # A module whose import is interrupted stays half imported.
             return
         while frame is not None and frame.f_code.co_filename.startswith(_PYTORCH):
             frame = frame.f_back
@@ -259,7 +258,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
         raise DoesNotEnd(f"stopped after {seconds:.0f} s {where}")
 
     signal.signal(signal.SIGALRM, stop)
-    # Again and again, as the target may catch what is raised.
+    # The alarm repeats, as the target may catch what is raised.
     signal.setitimer(signal.ITIMER_REAL, seconds / 2, seconds / 2)
     try:
         yield
@@ -270,7 +269,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
 
 
 _NOTHING = 0.005
-"""Seconds that a thread may compute while it waits: as much as this handler takes."""
+"""Seconds that a waiting thread may compute: as much as this handler takes."""
 _PYTORCH = torch.__path__[0]
 
 

@@ -1,4 +1,4 @@
-"""Putting things back as they were: one function for each kind of object that a forward may change."""
+"""Puts objects back as they were: one function for each kind of object that a forward may change."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rematch.safe.parts import memory_of
 Restore = Callable[[], None]
 """Puts one object back as it was when this function was made."""
 NOTHING = object()
-"""Stands for no value."""
+"""Stands for a missing value."""
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 
 
 def restorer(value: Any) -> Restore | None:
-    """Puts a container, an array or a generator back; None for what cannot change.
+    """Returns a function that puts a container, an array or a generator back as it is now; None for what cannot change.
 
-    Raises TypeError for what can change and cannot be put back, such as a generator of Python.
+    Raises TypeError if it can change but cannot be put back, such as a generator of Python.
     """
     if can_be_given_again(value):
         return None
@@ -40,7 +40,7 @@ def restorer(value: Any) -> Restore | None:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes of an object, slots as well."""
+    """Returns the attributes of an object, slots included."""
     found = dict(getattr(value, "__dict__", {}))
     for base in type(value).__mro__:
         slots = base.__dict__.get("__slots__", ())
@@ -51,7 +51,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
 
 
 def content_of(cell: types.CellType) -> Any:
-    """What a function closes over; None where it is not set yet."""
+    """Returns the content of a closure cell; None if it is not set yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -59,7 +59,7 @@ def content_of(cell: types.CellType) -> Any:
 
 
 def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]) -> Restore:
-    """Puts back what a function closes over, and those of its globals that are given."""
+    """Returns a function that puts back what `function` closes over, and its globals `variables`."""
     cells = [(cell, content_of(cell)) for cell in function.__closure__ or ()]
     scope = function.__globals__
     held = (*(content for _, content in cells), *variables.values())
@@ -85,7 +85,7 @@ def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]
 
 
 def class_restorer(kind: type, kept: Mapping[str, Any]) -> Restore:
-    """Puts back those attributes of a class that are given, and takes away new ones."""
+    """Returns a function that puts back the attributes `kept` of a class, and deletes new ones."""
     names = set(vars(kind))
 
     def restore() -> None:
@@ -99,7 +99,7 @@ def class_restorer(kind: type, kept: Mapping[str, Any]) -> Restore:
 
 
 def tensor_restorer(t: Tensor) -> Restore:
-    """Puts back elements, gradient and attributes of a leaf."""
+    """Returns a function that puts back the elements, the gradient and the attributes of a leaf tensor."""
     if is_lazy(t):
         raise TypeError("an uninitialized parameter gets its shape by the first forward")
     if not t.is_leaf or t.device.type == "meta":
@@ -138,13 +138,13 @@ def tensor_restorer(t: Tensor) -> Restore:
 
 
 def _holds(t: Tensor) -> bool:
-    """Whether the storage of a tensor is still as large as the tensor needs it."""
+    """Whether a tensor's storage is still as large as the tensor needs it."""
     last = sum((n - 1) * stride for n, stride in zip(t.shape, t.stride(), strict=True))
     return t.numel() == 0 or t.untyped_storage().nbytes() >= (t.storage_offset() + last + 1) * t.element_size()
 
 
 def object_restorer(value: Any) -> Restore:
-    """Puts back the attributes of an object, and the dictionaries and sets among them."""
+    """Returns a function that puts back an object's attributes, and the dictionaries and sets among them."""
     attributes = attributes_of(value)
     inner = [_container_restorer(part) for part in attributes.values() if isinstance(part, (OrderedDict, dict, set))]
     own = getattr(value, "__dict__", None)
@@ -169,17 +169,17 @@ def object_restorer(value: Any) -> Restore:
 
 
 def is_taken(lock: Any) -> bool:
-    """Whether one of LOCKS is taken: a reentrant one by this thread."""
+    """Whether a lock is taken; a reentrant one, whether this thread has taken it."""
     return bool(lock.locked() if isinstance(lock, LOCKS[0]) else lock._is_owned())
 
 
 def is_of_the_compiler(name: str) -> bool:
-    """Whether an attribute of this name is what torch.compile() notes on tensors and functions for itself."""
+    """Whether torch.compile() sets an attribute of this name on tensors and functions for itself."""
     return name.startswith(("_dynamo", "_torchdynamo"))
 
 
 def can_be_given_again(value: Any) -> bool:
-    """Whether this is an iterator that has copies, as those of lists have."""
+    """Whether `value` is an iterator that can be copied, such as that of a list."""
     if not isinstance(value, Iterator) or isinstance(value, types.GeneratorType) or hasattr(value, "read"):
         return False
     try:
@@ -230,7 +230,7 @@ def _lock_restorer(value: Any) -> Restore:
 
 
 def _mapping_restorer(value: MutableMapping[Any, Any]) -> Restore:
-    """Of those that are no dict, such as WeakKeyDictionary."""
+    """Restores a mapping that is not a dict, such as WeakKeyDictionary."""
     content = list(value.items())
 
     def restore() -> None:

@@ -1,4 +1,4 @@
-"""One run of a target, plain or checkpointed, and all that it leaves behind."""
+"""Runs a target once, plain or checkpointed, and collects all that the run leaves behind."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from rematch.safe.values import Extent, parts_of
 OUTPUT, GRADIENT = "output", "gradient"
 LEARNING_RATE = 0.05
 PATIENCE, TIMES = 20.0, 50
-"""A run is given so many seconds, and so many times that of the slowest plain one before."""
+"""A run is stopped after PATIENCE seconds, or TIMES as long as the slowest plain run before, whichever is more."""
 AFTERWARDS = "after the backward, "
-"""Begins the name of what was returned, as it is then."""
+"""Begins the name of a returned value as it is after the backward."""
 
 
 @dataclass
@@ -40,17 +40,17 @@ class Seen:
     values: dict[str, Leaf] = field(default_factory=dict)
     """Outputs, gradients, arguments and states by name. A tensor is its copy; an absent gradient is None."""
     flags: dict[str, bool] = field(default_factory=dict)
-    """Which tensors among outputs and attributes require grad, right after the forward."""
+    """Whether each tensor among outputs and attributes requires grad right after the forward."""
     error: str = ""
     failure: BaseException | None = None
     endless: bool = False
-    """It does not end: it was stopped."""
+    """Whether it was stopped because it does not end."""
     is_list: bool = False
-    """What was returned is a list."""
+    """Whether the target returned a list."""
     regions: int = 0
-    """Calls of checkpoint()."""
+    """The number of calls of checkpoint()."""
     reentrant: bool = False
-    """One of them had use_reentrant=True."""
+    """Whether one of them had use_reentrant=True."""
 
 
 def run(
@@ -61,18 +61,18 @@ def run(
     regions_of: regions.Regions | None = None,
     in_float64: bool = False,
 ) -> Seen:
-    """Runs a target under a scenario; `variant` None: plain. `regions_of` is told of each region. `in_float64`:
-    all that is floating is.
+    """Runs `target` under `scenario`, and returns what the run leaves behind.
 
-    Whatever the target or PyTorch raises ends up in Seen.error, also that a checkpointed run does not end. The process
-    is left as it was found.
+    `variant` says how the target is checkpointed; None: plain. `regions_of` is told of each region. `in_float64` makes
+    all floating-point tensors float64. An error that the target or PyTorch raises ends up in Seen.error, as does a
+    checkpointed run that does not end. The process is left as it was found.
     """
     target.begin(seed)
     trained = target.state.trainable()
     seen = Seen()
     calls = regions.Regions()
     told = regions.plain() if variant is None else regions.told(regions_of or regions.Regions())
-    # Nobody knows how long the first plain runs may take, or a compiler.
+    # It is not known how long the first plain runs, or a compiler, may take.
     known = variant is not None or (target.slowest > 0 and not scenario.compiled)
     patience = patience_with(target) if known else nullcontext()
     if why := why_not_stopped():
@@ -124,12 +124,12 @@ def run(
 
 
 def patience_with(target: Target) -> AbstractContextManager[None]:
-    """Within, a run that does not end is stopped."""
+    """Within, stops a run that does not end."""
     return stopped_after(max(PATIENCE, TIMES * target.slowest))
 
 
 class _Step:
-    """Forwards and backwards of a run."""
+    """Runs the forwards and backwards of a run."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class _Step:
         self._calls, self._in_float64 = calls, in_float64
 
     def once(self, number: int) -> None:
-        """Forwards and their backward."""
+        """Runs the forwards of one step or microbatch, and their backward."""
         scenario, seen = self._scenario, self._seen
         counts = {"step": scenario.steps, "microbatch": scenario.microbatches, "forward": scenario.forwards}
         word = next((word for word, count in counts.items() if count > 1), "")
@@ -179,7 +179,7 @@ class _Step:
         return target.inputs(scenario.grads_of(target.grads), number, self._in_float64, length=length)
 
     def _forward(self, args: list[Any], kwargs: dict[str, Any], number: int, where: str) -> list[Tensor | None]:
-        """Parts of the loss."""
+        """Runs one forward, and returns its parts of the loss."""
         scenario, seen, target = self._scenario, self._seen, self._target
         before = {id(t) for t in target.state.tensors().values()}
         if scenario.unused_forward:
@@ -206,7 +206,7 @@ class _Step:
             if t.is_floating_point():
                 seen.flags[name + where] = has_history(t)
         loss = target.loss_of(returned)
-        # What a module leaves on itself, such as an auxiliary loss, is part of the loss.
+        # A tensor that a module leaves on itself, such as an auxiliary loss, is part of the loss.
         return [loss, total_of([t for t in beside.values() if not t.is_leaf])]
 
     def _backward(self, loss: Any) -> None:
@@ -232,7 +232,7 @@ class _Step:
 
 
 def called(target: Target, scenario: Scenario, variant: Variant | None) -> Callable[..., Any]:
-    """What takes the arguments of the target, and checkpoints it as the variant says; `variant` None: the target."""
+    """Returns a function that checkpoints the target as `variant` says; the target itself if `variant` is None."""
     function = target.function
     if variant is None or variant.own:
         return function
@@ -242,7 +242,7 @@ def called(target: Target, scenario: Scenario, variant: Variant | None) -> Calla
         return checkpoint(function, *args, use_reentrant=False, **options, **kwargs)
 
     def reentrant(*args: Any, **kwargs: Any) -> Any:
-        # This variant takes no keywords: people bind them.
+        # This variant takes no keyword arguments: callers bind them.
         bound = _Bound(function, kwargs) if kwargs else function
         return checkpoint(bound, *args, use_reentrant=True, **options)
 
@@ -250,7 +250,7 @@ def called(target: Target, scenario: Scenario, variant: Variant | None) -> Calla
 
 
 class _Bound:
-    """A function with its keywords."""
+    """A function that is bound to its keyword arguments."""
 
     def __init__(self, func: Callable[..., Any], keywords: dict[str, Any]) -> None:
         self.func, self.keywords = func, keywords
@@ -260,7 +260,7 @@ class _Bound:
 
 
 def _answers(value: Any, name: str = "output") -> dict[str, Any]:
-    """What is returned beside tensors: numbers, texts, and how much containers hold."""
+    """Returns the parts of a result that are not tensors: numbers, texts, and how much containers hold."""
     if isinstance(value, (bool, int, float, str, type(None))):
         return {name: value}
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""How a module is used: the runs in which plain and checkpointed are compared."""
+"""The ways in which a module is used: plain and checkpointed runs are compared in each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Backend = str | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Variant:
-    """How a region is checkpointed. `own`: as the target does it inside, by its own calls."""
+    """How a region is checkpointed. `own`: by the target itself, with the calls inside it."""
 
     name: str
     reentrant: bool = False
@@ -35,7 +35,7 @@ OWN = Variant("own", own=True)
 
 @dataclass(frozen=True)
 class Scenario:
-    """How a module is used. A plain run and checkpointed ones are compared in each."""
+    """One way in which a module is used: a plain run and checkpointed ones are compared in it."""
 
     name: str
     train: bool = True
@@ -54,22 +54,22 @@ class Scenario:
     microbatches: int = 1
     steps: int = 1
     forwards: int = 1
-    """Forwards, each with inputs of its own, whose losses are added up for one backward."""
+    """The number of forwards before each backward: each has its own inputs, and their losses are added up."""
     lengths: tuple[int, ...] = ()
-    """The lengths of the sequence in each forward; 0: as it was handed over."""
+    """The length of the sequence in each forward; 0: the length that was given."""
     unused_forward: bool = False
     others_draw: tuple[str, ...] = ()
-    """From which generators others draw between the forward and its backward: "numpy", "random"."""
+    """Generators from which other code draws between the forward and its backward: "numpy", "random"."""
     sets: str = ""
     """An attribute of modules that a caller sets to another value between the forward and the backward."""
     later: bool = False
-    """The backward reads another time and another load of the system than the forward."""
+    """Whether the backward reads a later time and another load of the system than the forward."""
     documented: str = ""
-    """PyTorch documents what goes wrong there: how one gets there, in words."""
+    """If PyTorch documents what goes wrong in this use: a description of the use."""
     reentrant: bool = True
-    """Whether the reentrant variant knows it."""
+    """Whether the reentrant variant supports it."""
     plain: str = ""
-    """The scenario whose plain run is the same; itself where empty."""
+    """The scenario that has the same plain run; empty: this one."""
 
     @property
     def policy_text(self) -> str:
@@ -78,17 +78,17 @@ class Scenario:
 
     @property
     def excuse(self) -> str:
-        """What one may leave, so that what is wrong here is wrong nowhere: a policy, a use that PyTorch warns of, or
-        setting what the forward reads too early."""
+        """The use without which a finding here does not matter: a policy, a use that PyTorch warns of, or setting too
+        early what the forward reads."""
         return self.policy_text or self.documented or (self.name if self.sets else "")
 
     @property
     def has_others(self) -> bool:
-        """Whether some forwards have other inputs than those that were handed over."""
+        """Whether some forwards get other inputs than those that were given."""
         return self.unused_forward or max(self.microbatches, self.steps, self.forwards) > 1
 
     def prepare(self, modules: Mapping[str, nn.Module], trained: Mapping[str, Tensor]) -> None:
-        """Sets modes, and which parameters train."""
+        """Sets the modes of `modules`, and which of the `trained` parameters train."""
         for module in modules.values():
             if not self.train or (self.eval_parts and has_mode(module)):
                 module.eval()
@@ -97,13 +97,13 @@ class Scenario:
                 parameter.requires_grad_(False)
 
     def grads_of(self, names: Sequence[str]) -> Sequence[str]:
-        """Those of the inputs that can have gradients that get them."""
+        """Returns those of the inputs `names` that get gradients."""
         if not self.inputs_require_grad:
             return ()
         return names[:1] if self.only_first_input else names
 
     def ambient(self, device: str) -> AbstractContextManager[Any]:
-        """Surrounds each forward."""
+        """Returns the context that surrounds each forward."""
         stack = ExitStack()
         if self.autocast:
             stack.enter_context(torch.autocast(device, torch.bfloat16))
@@ -112,7 +112,7 @@ class Scenario:
         return stack
 
     def options(self) -> dict[str, Any]:
-        """Options of checkpoint()."""
+        """Returns the options that this scenario passes to checkpoint()."""
         options: dict[str, Any] = {}
         if not self.preserve_rng_state:
             options["preserve_rng_state"] = False
@@ -128,7 +128,7 @@ def has_mode(module: nn.Module) -> bool:
 
 
 def contexts_of(policy: str) -> Callable[[], Any]:
-    """A context_fn for checkpoint() that keeps results as a policy by operators says."""
+    """Returns a context_fn for checkpoint() that keeps the results that a policy by operators says."""
 
     def contexts() -> Any:
         make, answers = POLICIES[policy]
@@ -167,16 +167,16 @@ SCENARIOS = (
 )
 
 FORWARDS = tuple(s for s in SCENARIOS if s is FIRST or not s.train or s.forwards > 1 or s.autocast)
-"""Those that say something of forwards alone."""
+"""The scenarios that say something about forwards alone."""
 
 
 def compiled_by(backend: Backend) -> Scenario:
-    """A training step of what a backend of torch.compile() makes of the target, plain and checkpointed."""
+    """Returns a scenario: a training step that a backend of torch.compile() compiles, plain and checkpointed."""
     return Scenario(f"compiled by {getattr(backend, '__name__', backend)}", compiled=backend, reentrant=False)
 
 
 def set_between(attribute: str) -> Scenario:
-    """A training step in which a caller sets an attribute anew before the backward."""
+    """Returns a scenario: a training step in which a caller sets an attribute again before the backward."""
     return _AS_FIRST(f"{attribute} set between a forward and its backward", sets=attribute)
 
 
@@ -187,15 +187,15 @@ LATER = Scenario("a backward at another time, with another load and other free m
 
 
 def with_arguments(*names: str) -> Scenario:
-    """A training step with arguments that were left at None."""
+    """Returns a scenario: a training step with arguments that were left at None."""
     return Scenario(f"one training step with {' and '.join(names)}")
 
 
 OTHERS_DRAW = Scenario("others draw between forward and backward")
-"""For modules that move the generators of Python or NumPy; others draw from the same."""
+"""For modules that draw from the generators of Python or NumPy: other code draws from the same ones."""
 BEHIND_FROZEN = Scenario(
     "inputs that require no grad",
     inputs_require_grad=False,
     documented="use_reentrant=True behind frozen weights, where no input requires grad",
 )
-"""For modules that are partly frozen, such as those with adapters: what comes before them is often frozen, too."""
+"""For partly frozen modules, such as those with adapters: what comes before them is often frozen, too."""

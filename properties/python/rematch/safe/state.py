@@ -1,4 +1,4 @@
-"""All that a forward can reach and change: read as values with names, and put back as it was."""
+"""All that a forward can reach and change: read as named values, and put back."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ ARGUMENT, GLOBAL, CLOSURE, CLASS = "argument", "global", "closure", "class attri
 MODE, GENERATOR, ENVIRONMENT = "mode", "generator", "environment variable"
 TAG, RETURNED = "attribute of a tensor", "returned object"
 HOOKS = "the hooks of "
-"""Begins the name of how many hooks a module or a parameter has."""
+"""Begins the name of the number of hooks that a module or a parameter has."""
 
 _MOST_NODES = 200_000
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_state_dict_hooks")
 
 
 _DEEPEST = 2_000
-"""Names of so many characters are those of chains, such as a linked list."""
+"""A name longer than this is that of a chain, such as a linked list, which is not followed further."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A value that a forward can reach: `kind` is one of the constants above, `module` the class that holds it."""
+    """A value that a forward can reach: `kind` is one of the constants above, `owner` the class that holds it."""
 
     kind: str
     value: Any
@@ -79,11 +79,10 @@ class _Node(NamedTuple):
 
 
 class State:
-    """The state that starts at `roots`: modules, functions and what they hold, by name.
+    """The state that is reachable from `roots`, which are modules, functions and other objects by name.
 
-    Functions are looked into: what they close over, the globals that their code names, and what
-    partials and methods are bound to. So are the classes of what is found, as far as they are
-    neither PyTorch's nor Python's own.
+    Functions are looked into: what they close over, the globals that their code names, and what partials and methods
+    are bound to. So are the classes of the objects that are found, unless they are PyTorch's or Python's own.
     """
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
@@ -94,15 +93,15 @@ class State:
         self._classes: set[type] = set()
         self._visited: set[type] = set()
         self.beside: dict[str, Any] = {}
-        """Further roots, of which what these do not reach is read as well."""
+        """Further roots: what the first ones do not reach is read from these as well."""
         self.unrestored: list[str] = []
-        """Names of what cannot be put back, such as a generator of Python that is half consumed."""
+        """Names of objects that cannot be put back, such as a generator of Python that is half consumed."""
         self.unseen: dict[str, str] = {}
-        """Names of what cannot be looked at, each with why."""
+        """Names of objects that cannot be looked at, each with a reason."""
         self._restore: dict[str, Restore] = {}
 
     def kept(self) -> State:
-        """Keeps everything as it is now, for restore()."""
+        """Records everything as it is now, for restore(), and returns itself."""
         for number, node in enumerate(self._nodes()):
             restore = self._restorer(node)
             if restore is not None:
@@ -118,35 +117,35 @@ class State:
             try:
                 restore()
             except Exception as error:
-                # Of a class of the user, or a tensor that PyTorch does not write to.
+                # An object of a user's class, or a tensor that PyTorch does not write to.
                 name = name.rpartition(" ")[0]
                 self.unrestored += [name] if name not in self.unrestored else []
                 self.unseen[f"{name}, which is not put back between runs"] = why(error)
 
     def modules(self) -> dict[str, nn.Module]:
-        """All modules that are reached, by name."""
+        """Returns all modules that are reached, by name."""
         return {node.name: node.value for node in self._nodes() if isinstance(node.value, nn.Module)}
 
     def tensors(self, tags: bool = True) -> dict[str, Tensor]:
-        """All tensors that are reached, by name; without `tags`, those alone that are no attributes of tensors."""
+        """Returns all tensors that are reached, by name; without `tags`, attributes of tensors are left out."""
         nodes = (node for node in self._nodes() if tags or node.kind != TAG)
         return {node.name: node.value for node in nodes if isinstance(node.value, Tensor)}
 
     def functions(self) -> list[types.FunctionType]:
-        """All functions that are reached."""
+        """Returns all functions that are reached."""
         return [node.value for node in self._nodes() if isinstance(node.value, types.FunctionType)]
 
     def derived(self) -> set[str]:
-        """Names of weights that hooks of torch.nn.utils compute before each forward: they are no outputs."""
+        """Returns the names of weights that hooks of torch.nn.utils compute before each forward: no outputs."""
         hooks = [(n, hook) for n, m in self.modules().items() for hook in m._forward_pre_hooks.values()]
         return {_dot(n, hook.name) for n, hook in hooks if isinstance(hook, (WeightNorm, SpectralNorm))}
 
     def trainable(self) -> dict[str, Tensor]:
-        """The leaves that can have gradients: parameters above all."""
+        """Returns the leaf tensors that can have gradients, by name: parameters above all."""
         return {n: t for n, t in self.tensors().items() if t.is_leaf and t.requires_grad and not is_lazy(t)}
 
     def leaves(self, of_tensor: Callable[[Tensor], Any]) -> dict[str, Leaf]:
-        """The values now, by name. `of_tensor` says what is kept of a tensor: a copy, or a hash."""
+        """Returns the current values by name. `of_tensor` says what is kept of a tensor: a copy, or a hash."""
         found = {}
         for node in self._nodes():
             try:
@@ -272,8 +271,8 @@ class State:
                     yield _Node(f"{base.__name__}.{key}", CLASS, part, base.__name__)
 
     def _parts_of_class(self, kind: type) -> list[str]:
-        """Names of a class that lead to functions or state. Those of installed packages are looked for once, as long
-        as none is added."""
+        """Returns the attributes of a class that lead to functions or state. Those of a class in an installed package
+        are searched again only after one was added."""
         own = vars(kind)
         count, names = self._of_kind.get(kind, (-1, []))
         if count != len(own):
@@ -317,8 +316,8 @@ class State:
                 yield _Node(variable, GLOBAL, value, "")
 
     def _globals_of(self, function: types.FunctionType) -> tuple[str, ...]:
-        """Names of the globals that are looked at. Those of installed packages, of which only state is, are looked for
-        once: what is a module or a function there does not become state."""
+        """Returns the names of the globals that are looked at. In installed packages only state is looked at, and its
+        names are searched once: a module or a function there does not become state."""
         if is_library(function.__module__):
             return ()
         names, scope = self._names_of(function.__code__), function.__globals__

@@ -1,4 +1,4 @@
-"""How a model's own checkpointing is turned on and off."""
+"""Finds what turns a model's own checkpointing on and off."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ _METHODS = (
     ("gradient_checkpointing_enable", "gradient_checkpointing_disable"),
     ("enable_gradient_checkpointing", "disable_gradient_checkpointing"),
 )
-"""Of transformers and of diffusers."""
+"""The methods of transformers and of diffusers."""
 _SETTERS = ("set_grad_checkpointing", "set_gradient_checkpointing")
-"""Of timm, and of older releases of others."""
+"""The methods of timm, and of older releases of other libraries."""
 _WORDS = ("checkpoint", "ckpt", "remat", "recompute", "switch")
 _NO_SWITCH = ("supports_", "can_", "has_", "is_")
-"""So begin flags of classes that say what the class is able to."""
+"""Beginnings of the names of class flags that say what a class is able to do."""
 _WITH_METHODS = ("torch", "transformers", "diffusers", "timm")
-"""Flags of classes of these are set by methods, together with what belongs to them."""
+"""Libraries whose class flags are set by methods, together with the state that belongs to them."""
 _MOST_FLAGS = 16
 
 
 @dataclass(frozen=True)
 class Switch:
-    """What turns a model's own checkpointing on and off: `turn(model, True)` turns it on."""
+    """Turns a model's own checkpointing on and off: `turn(model, True)` turns it on."""
 
     name: str
     turn: Callable[[Any, bool], None]
 
 
 def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | None:
-    """The switch of the library that the model or its parts come from, and the flag of a model's own; `options` of
-    checkpoint() where it takes them."""
+    """Returns the switch of the library that the model or its parts come from, together with the model's own flag; None
+    if there is neither. `options` of checkpoint() are passed on if the switch takes them."""
     found = _library_switch(model, options)
     if found is not None:
         return found
@@ -55,7 +55,7 @@ def known_switch(model: Any, options: dict[str, Any] | None = None) -> Switch | 
 
 
 def _library_parts(model: Any, options: dict[str, Any] | None) -> dict[str, tuple[nn.Module, Switch]]:
-    """The outermost submodules that have a library's switch, such as a backbone in a model of one's own."""
+    """Returns the outermost submodules that have a library's switch, such as the backbone of a user's model."""
     found: dict[str, tuple[nn.Module, Switch]] = {}
     if not isinstance(model, nn.Module) or any(hasattr(model, on) for on, _ in _METHODS):
         # A library's model without the switch does not have it for a reason.
@@ -91,18 +91,18 @@ def _methods(on: str, off: str, options: dict[str, Any] | None) -> Switch:
 
 
 def flags_that_are_on(model: Any) -> Sequence[str]:
-    """Names of the flags of a model's modules that are on: one of them may be the switch."""
+    """Returns the names of the flags of a model's modules that are on: one of them may be the switch."""
     on = [name for name, value in _flags(model).items() if value]
     return sorted(on, key=lambda name: not is_named_after_checkpointing(name))[:_MOST_FLAGS]
 
 
 def is_named_after_checkpointing(flag: str) -> bool:
-    """Whether the name of a flag says that it turns checkpointing on."""
+    """Whether a flag's name says that it turns checkpointing on."""
     return any(word in flag for word in _WORDS)
 
 
 def flag_switch(name: str) -> Switch:
-    """Sets the attribute `name` of every module that has it."""
+    """Returns a switch that sets the attribute `name` of every module that has it."""
 
     def turn(model: Any, to: bool) -> None:
         for module in model.modules() if isinstance(model, nn.Module) else ():
@@ -113,7 +113,8 @@ def flag_switch(name: str) -> Switch:
 
 
 def _flags(model: Any, but: Collection[int] = ()) -> dict[str, bool]:
-    """Flags of the modules of a model and whether one is on; modules whose id() is in `but` are left out."""
+    """Returns the flags of a model's modules, and whether each is on in any; `but`: the id() of modules to leave
+    out."""
     found: dict[str, bool] = {}
     for module in model.modules() if isinstance(model, nn.Module) else ():
         for name, value in _flags_of(module).items() if id(module) not in but else ():
@@ -122,7 +123,7 @@ def _flags(model: Any, but: Collection[int] = ()) -> dict[str, bool]:
 
 
 def _flags_of(module: nn.Module) -> dict[str, bool]:
-    """The flags of a module itself, and those of its class that may be switches."""
+    """Returns the flags of a module, and those of its class that may be switches."""
     found: dict[str, bool] = {}
     for kind in reversed(type(module).__mro__):
         if kind.__module__.split(".")[0] not in _WITH_METHODS:

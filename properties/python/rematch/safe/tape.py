@@ -1,4 +1,4 @@
-"""The clocks, the randomness and the load of the system, replaced by numbers that repeat."""
+"""Replaces the clocks, the randomness and the load of the system by numbers that repeat."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import torch
 _SECONDS = ("time", "perf_counter", "monotonic", "process_time", "thread_time")
 _STEP = 1_000_000
 _LATER = 401 * 86_400 + 7 * 3_600 + 13 * 60 + 31
-"""Seconds in which the second, the minute, the hour, the day and the year change, also where only odd and even count."""
+"""Seconds that change the second, the minute, the hour, the day and the year, also between odd and even."""
 _LOADS = {
     "os": ("getloadavg",),
     "gc": ("get_count",),
@@ -33,7 +33,7 @@ _READS |= {name.rpartition(".")[2] for names in _LOADS.values() for name in name
 
 
 def may_read(functions: Iterable[FunctionType]) -> bool:
-    """Whether the code of a function names what is replaced."""
+    """Whether the code of one of `functions` names anything that a tape replaces."""
 
     def names(code: CodeType) -> bool:
         return not _READS.isdisjoint(code.co_names) or any(
@@ -44,12 +44,15 @@ def may_read(functions: Iterable[FunctionType]) -> bool:
 
 
 class Tape:
-    """What a forward reads instead: the n-th read of a step gives the same in every run. A recomputation reads on,
-    as it would of the real ones; where there is a `load`, long after, and so many times the load and the memory."""
+    """Answers reads of the system: the n-th read of a step gives the same number in every run.
+
+    A recomputation reads on, as it would from the real system. With a `load`, it reads a much later clock, and `load`
+    times the load and the memory.
+    """
 
     def __init__(self, load: float = 0) -> None:
         self.log: list[str] = []
-        """What was read, in order."""
+        """The names of what was read, in order."""
         self._load, self._later = load, False
         self._loads: dict[str, Any] = {}
         self._step = 0
@@ -61,17 +64,17 @@ class Tape:
         return bool(self._loads)
 
     def wind(self, step: int) -> None:
-        """To the place where a step begins: what the recomputations of the one before have read moves nothing."""
+        """Winds to the beginning of a step, however much the recomputations of the step before have read."""
         self._step, self._later = step, False
         self._at.clear()
 
     def backward(self) -> None:
-        """The backward of a step begins."""
+        """Notes that the backward of a step begins."""
         self._later = bool(self._load)
 
     @contextmanager
     def playing(self, functions: list[FunctionType]) -> Iterator[None]:
-        """Within, the sources are replaced, also where the globals of `functions` hold them."""
+        """Within, the sources are replaced, also in the globals of `functions` that hold them."""
         self.log.clear()
         self.wind(0)
         with ExitStack() as stack:
@@ -166,8 +169,8 @@ class Tape:
 
 
 def _times(load: float, value: Any) -> Any:
-    """Numbers, alone or in a tuple with names or without, so many times as large; 0, where nothing is in use, becomes
-    much where the load is higher."""
+    """Returns `load` times a number, or a tuple of numbers, named or not; 0, where nothing is in use, becomes a large
+    number if `load` is above 1."""
     if isinstance(value, tuple):
         parts = [_times(load, part) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)

@@ -1,4 +1,4 @@
-"""What is judged, with its arguments: a module or a function, as it was before the first run."""
+"""The target that is judged, with its arguments: a module or a function, as it was before the first run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rematch.safe.tape import Tape
 
 
 class Target:
-    """What is judged, with its arguments; `make` makes it anew for every run instead."""
+    """The target that is judged, with its arguments. `make`, if given, makes it again for every run."""
 
     def __init__(
         self,
@@ -37,20 +37,20 @@ class Target:
         self.args, self.kwargs = args, dict(kwargs)
         self.before, self.process = random_states(), Process()
         self.is_model = False
-        """Without a loss that was given, that of a model is the one that it returns by the name of "loss"."""
+        """Whether the loss is the one that the model returns as `loss`, unless a loss function was given."""
         self.grad = True
-        """Forwards have a backward; False: they run alone, without gradients."""
+        """Whether forwards have a backward; if not, they run without gradients."""
         self.common: set[str] | None = None
-        """Names of the outputs that are returned with the switch off and on; None: all are."""
+        """Names of the outputs that the target returns with its switch off and on; None: all of them."""
         self.rolls = True
-        """Tokens change places from one microbatch to the next."""
+        """Whether tokens change places from one microbatch to the next."""
         self.copies = Copies()
         self.branches: Branches | None = None
-        """What notes which ways plain forwards take."""
+        """Notes which sides of branches plain forwards take."""
         self.slowest = -1.0
-        """Seconds of the slowest plain run but the first, which warms up; -1: there was none."""
+        """Seconds of the slowest plain run after the first one, which warms up; -1: there was none."""
         self.unseen: dict[str, str] = {}
-        """What no run sees, each with why."""
+        """What no run sees, each with a reason."""
         self.tape: Tape | None = None
         """Replaces the clock and the randomness of the system in every run; None: they are read."""
         if make is not None:
@@ -64,21 +64,21 @@ class Target:
         self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
         self.asked = [name for name, t in given.items() if t.requires_grad]
         self.grads = self.asked or self.floats
-        """The inputs that get gradients: those that require grad, all floating ones where none does."""
+        """The inputs that get gradients: those that require grad, or all floating-point ones if none does."""
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors that are handed over, by name."""
+        """The tensors among the arguments, by name."""
         return self._given()
 
     @property
     def length(self) -> int:
-        """The length of the sequence that is handed over; 0 where none is."""
+        """The length of the sequence among the arguments; 0 if there is none."""
         return length_of(self._given())
 
     @property
     def name(self) -> str:
-        """What the report calls it."""
+        """The name of the target in reports."""
         function = self.function
         while hasattr(function, "func"):
             function = function.func
@@ -86,7 +86,7 @@ class Target:
         return name if self.grad else f"{name} without gradients"
 
     def begin(self, seed: int) -> None:
-        """Everything is as before the first run."""
+        """Puts everything back as it was before the first run."""
         if self.make is not None:
             seed_all(0)
             self.copies, self.function = Copies(), self.make()
@@ -97,7 +97,7 @@ class Target:
 
     @contextmanager
     def given_also(self, more: Mapping[str, Tensor]) -> Iterator[None]:
-        """Within, arguments by name come with the others."""
+        """Within, the keyword arguments `more` are passed, too."""
         own, self.kwargs = self.kwargs, {**self.kwargs, **more}
         try:
             yield
@@ -105,8 +105,8 @@ class Target:
             self.kwargs = own
 
     def loss_of(self, returned: Any, weigh: bool = True) -> Tensor | None:
-        """The loss that was given. Without: the model's own, or a sum of the outputs, weighted or, so that it needs no
-        memory, not. Those that only one side of the switch returns, such as a cache, are left out."""
+        """Returns the loss: by the function that was given, the model's own, or else a sum of the outputs, without
+        those that only one side of the switch returns, such as a cache. `weigh`: weighs the sum, which needs memory."""
         if self.loss is not None:
             return self.loss(returned)
         own = None
@@ -119,7 +119,7 @@ class Target:
         return total_of([t for name, t in outputs if self.common is None or name in self.common], weigh)
 
     def end(self) -> None:
-        """Everything is as the user handed it over."""
+        """Puts everything back as the user passed it."""
         self.process.restore()
         self.state.restore()
         self.unseen.update(self.state.unseen)
@@ -133,9 +133,12 @@ class Target:
         own_gradients: bool = True,
         length: int = 0,
     ) -> tuple[list[Any], dict[str, Any], dict[str, Tensor]]:
-        """Fresh arguments, and the leaves among them that get gradients by name. What is passed
-        are copies of leaves, as activations are, so that they may be written in place. Each microbatch has other
-        values; where there is a `length`, the sequence has it. `own_gradients`: no two leaves share a gradient."""
+        """Returns fresh positional and keyword arguments, and the leaves among them that get gradients, `grads`, by
+        name.
+
+        Copies of the leaves are passed, as activations would be, so that a forward may write to them. Each `microbatch`
+        has other values, and sequences have the `length`, if given. `own_gradients`: no two leaves share a gradient.
+        """
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
         given = self._given()
@@ -156,7 +159,7 @@ class Target:
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
         for t in self._given().values():
-            # What a caller has hung on a tensor comes with it; what a subclass has there, the copy has as well.
+            # Attributes that a caller has set on a tensor are copied with it; those of a subclass are there already.
             hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
             for part in State({"": hung}).tensors().values():
                 memo.setdefault(id(part), part.detach().clone())
@@ -168,7 +171,7 @@ class Target:
         try:
             return copy.deepcopy(value, memo)
         except Exception as error:
-            # Such as a file, or an iterator: every run gets the same.
+            # Every run gets the same object, such as a file or an iterator.
             self.unseen[f"what a run changes in {name}"] = f"it cannot be copied ({why(error)})"
             return value
 
@@ -187,7 +190,7 @@ class Target:
 
 
 def _are_tokens(t: Tensor) -> bool:
-    """Whether these are numbers that may change places, and no mask or offsets."""
+    """Whether the elements are numbers that may change places, and neither a mask nor offsets."""
     numbers = not (t.is_floating_point() or t.is_complex() or t.dtype == torch.bool) and t.layout == torch.strided
     if not numbers or t.is_nested or t.is_meta or t.numel() < 2 or t.max() < 2:
         return False
@@ -195,24 +198,24 @@ def _are_tokens(t: Tensor) -> bool:
 
 
 def named_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the names that reports use."""
+    """Returns the arguments by the names that reports use."""
     return {**{f"input {i}": a for i, a in enumerate(args)}, **{f"input {k}": a for k, a in kwargs.items()}}
 
 
 def copied(t: Tensor) -> Tensor:
-    """The values of a tensor, which nothing changes any more."""
+    """Returns a copy of a tensor, which nothing changes any more."""
     return t.detach().clone()
 
 
 class Copies:
-    """Copies of tensors: runs in which a tensor has the same values share one."""
+    """Copies tensors: runs in which a tensor has the same values share one copy."""
 
     def __init__(self) -> None:
         self._last: dict[int | str, Tensor] = {}
 
     def __call__(self, t: Tensor, name: str = "") -> Tensor:
-        """The values of `t`, which nothing changes any more. Under one name, or without one of one object, equal
-        copies are the same."""
+        """Returns a copy of `t`, which nothing changes any more. Equal tensors under one `name`, or equal states of one
+        object without a name, share a copy."""
         if type(t) not in (Tensor, nn.Parameter) or t.layout != torch.strided or t.is_nested or t.is_meta:
             return copied(t)
         key, fresh = name or id(t), t.detach()
@@ -228,8 +231,7 @@ def has_history(t: Tensor) -> bool:
 
 
 def total_of(outputs: Sequence[Tensor], weigh: bool = True) -> Tensor | None:
-    """A sum in which every element has a weight of its own, the same in every run; each counts once where `weigh` is
-    False."""
+    """Returns a sum of all elements; `weigh` gives each element a weight of its own, the same in every run."""
     weights = torch.Generator().manual_seed(11)
     total: Tensor | None = None
     for output in outputs:

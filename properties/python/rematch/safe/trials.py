@@ -1,4 +1,4 @@
-"""Scenarios that some targets alone have: what callers set, other lengths, clocks, arguments that were left at None."""
+"""Tries scenarios that only some targets have: what callers set, other lengths, clocks, arguments left at None."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rematch.safe.tape import Tape, may_read
 
 
 class Trier(Judge):
-    """A judge that tries these, too."""
+    """A judge that also tries these scenarios."""
 
     def further(self) -> None:
         self._compare_handed(FIRST)
@@ -31,7 +31,7 @@ class Trier(Judge):
             self._read_later()
 
     def _try_arguments(self) -> None:
-        """Hands over what was left at None where a name says what it may be, and it changes an output."""
+        """Passes arguments that were left at None, if their names say what they may be and they change an output."""
         target = self._target
         without, unknown, found = self._plain_run(FIRST, self._seed), [], {}
         for name in left_at_none(target.function, target.args, target.kwargs):
@@ -60,7 +60,7 @@ class Trier(Judge):
                     self._compare_handed(scenario)
 
     def _compare_handed(self, scenario: Scenario) -> None:
-        """What the model hands to its modules with its own switch off and on."""
+        """Compares the arguments that the model passes to its modules with its own switch off and on."""
         target, model = self._target, self._target.function
         if target.switch is None or target.make is not None or not isinstance(model, nn.Module):
             return
@@ -80,7 +80,7 @@ class Trier(Judge):
                 findings.remark(self.verdict.findings, SWITCH_HANDS, listed(names), text, scenario)
 
     def _try_lengths(self) -> None:
-        """A second forward that is longer, where such a forward changes anything."""
+        """Tries a second, longer forward, if such a forward changes any state."""
         target, name = self._target, LENGTHS.name
         if not target.length:
             return self.verdict.not_tried.append((name, "no input has an axis that may be a sequence"))
@@ -94,7 +94,7 @@ class Trier(Judge):
         return self.verdict.not_tried.append((name, NOTHING_MOVES))
 
     def _set_between(self) -> None:
-        """Sets what callers set, each attribute by itself, where no forward has changed it."""
+        """Sets each attribute that callers set, one at a time, unless a forward has changed it."""
         for name, places in set_by_callers(self._target.state).items():
             scenario = set_between(name)
             values = [place[key] for place, key, _ in places]
@@ -105,7 +105,7 @@ class Trier(Judge):
                 self._compare(scenario, self._seed)
 
     def _read_later(self) -> None:
-        """Lets the backward read other clocks and loads where a forward reads any, first more and then less."""
+        """Lets the backward read other clocks and loads if a forward reads any: first higher loads, then lower ones."""
         target, kept = self._target, self._target.tape
         if not may_read(target.state.functions()):
             return

@@ -1,4 +1,4 @@
-"""What a value is: whether it is looked into, and what of it is compared."""
+"""Says of a value whether it is looked into, and what of it is compared."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def is_library(name: str | None) -> bool:
 
 
 def parts_of(value: Any) -> list[tuple[Any, Any]]:
-    """The parts of a container, by key or number: without plain values where there are many."""
+    """Returns the parts of a container by key or number; of a large one, without plain values."""
     if isinstance(value, dict):
         values, pairs = dict.values(value), dict.items(value)
     elif isinstance(value, Mapping):
@@ -66,7 +66,7 @@ def parts_of(value: Any) -> list[tuple[Any, Any]]:
 
 
 def plain_values(value: Any) -> Any:
-    """The plain values of a large container."""
+    """Returns the plain values of a large container."""
     if not isinstance(value, dict):
         return [part for part in value if type(part) in PLAIN]
     if PLAIN.issuperset(map(type, dict.values(value))):
@@ -75,7 +75,7 @@ def plain_values(value: Any) -> Any:
 
 
 def is_object(value: Any) -> bool:
-    """Whether this is an object of a class that is not a library's: its attributes are looked into."""
+    """Whether `value` is an object of a class that is not a library's: its attributes are looked into."""
     if isinstance(value, (type, types.ModuleType, types.BuiltinFunctionType, nn.Module, Tensor, BaseException)):
         return False
     if isinstance(value, _OF_LIBRARIES):
@@ -104,8 +104,8 @@ def is_state(value: Any) -> bool:
 
 
 def is_installed(part: types.FunctionType | type) -> bool:
-    """Whether a function or a class belongs to a package that is installed. A function that wraps another one has the
-    other's module, and its own code."""
+    """Whether a function or a class belongs to an installed package. A function is judged by its own code, as one that
+    wraps another has the other's `__module__`."""
     if isinstance(part, types.FunctionType):
         return _is_of_packages(part.__code__.co_filename)
     return _is_of_packages(str(getattr(sys.modules.get(part.__module__), "__file__", None)))
@@ -117,7 +117,7 @@ def _is_of_packages(path: str) -> bool:
 
 
 def is_state_of_a_package(value: Any) -> bool:
-    """Whether a global of an installed package is looked at. Its code is not: that would lead everywhere."""
+    """Whether a global of an installed package is looked at. Functions are not: they would lead everywhere."""
     if isinstance(value, (Mapping, list, set, deque)):
         return len(value) <= MOST_ENTRIES
     kinds = (nn.Module, Tensor, torch.Generator, np.random.Generator, np.random.RandomState, random.Random, ContextVar)
@@ -125,7 +125,7 @@ def is_state_of_a_package(value: Any) -> bool:
 
 
 def leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:
-    """What of a value is compared; NOTHING where its parts are compared instead."""
+    """Returns what of a value is compared; NOTHING if its parts are compared instead."""
     if isinstance(value, Tensor):
         if getattr(value, "fake_mode", None) is not None:
             return Made(f"fake tensor {list(value.shape)}")
@@ -198,7 +198,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Made:
-    """That there is an object of a class."""
+    """The fact that there is an object of a class."""
 
     name: str
 
@@ -207,7 +207,7 @@ class Made:
 
 
 class Identity:
-    """An object: equal to itself alone."""
+    """The identity of an object: equal only to that of the same object."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

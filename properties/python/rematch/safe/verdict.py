@@ -1,4 +1,4 @@
-"""What judge() answers: what differs and why, what was tried, what was not, and what checkpointing saves."""
+"""The answer of judge(): what differs and why, what was tried, what was not, and what checkpointing saves."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rematch.safe.scenarios import BEHIND_FROZEN, Scenario, Variant
 UNSEEN = (
     "what another device does: kernels and random states of a GPU differ from those of the CPU",
     "what a forward writes outside of Python and PyTorch: files, sockets, memory of extensions",
-    "branches that a counter, a value or chance decides in libraries and in what is no Python",
+    "branches that a counter, a value or chance decides in libraries and in code that is not Python",
     "checkpoint functions that are not built on torch.utils.checkpoint, unless switch= turns them off",
 )
-"""What no run of judge() sees."""
+"""What no run of judge() can see."""
 
 
 @dataclass
 class Finding:
-    """One cause: what differs, since which operator, what to do, and where it shows."""
+    """One cause of differences: what differs, from which operator on, what to do, and which runs show it."""
 
     cause: Cause
     about: str
@@ -35,12 +35,12 @@ class Finding:
     more: list[str] = field(default_factory=list)
     """Further differences of the same cause."""
     remark: bool = False
-    """Nothing is wrong, but less is saved than one would think."""
+    """Whether nothing is wrong, but less is saved than one would think."""
     symptoms: dict[str, tuple[Change, str, Scenario]] = field(default_factory=dict)
-    """By variant, what differs, since which operator, and in which scenario."""
+    """For each variant, what differs, from which operator on, and in which scenario."""
 
     def note(self, variant: str, change: Change, since: str, scenario: Scenario) -> None:
-        """What shows it in a variant. A wrong gradient says more than the state that it comes from."""
+        """Notes what shows the finding in a variant. A wrong gradient says more than the state that it comes from."""
         told = self.symptoms.get(variant)
         if told is None or (change.kind in COMPUTED and told[0].kind not in COMPUTED):
             self.symptoms[variant] = change, since, scenario
@@ -54,12 +54,12 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """What differs, in the first variant in which outputs or gradients do."""
+        """What differs in the first variant whose outputs or gradients do."""
         return self._first[0].text
 
     @property
     def since(self) -> str:
-        """The operator from which on that differs."""
+        """The operator from which on it differs."""
         return self._first[1]
 
     @property
@@ -83,21 +83,20 @@ class Finding:
 
     @property
     def only_with(self) -> str:
-        """The selective policies or other uses without which it does not show; empty where it shows without one."""
+        """The selective policies and other uses without which it does not show; empty if it shows without any."""
         texts = [self._excuse(variant, scenario) for variant, scenario in self.shown]
         return ", ".join(dict.fromkeys(texts)) if all(texts) else ""
 
     def _excuse(self, variant: Variant, scenario: Scenario) -> str:
         if scenario.forwards > 1 and (not self.computed or self.cause is IN_BACKWARD):
-            # Outputs and gradients are right, or a hook of the backward, such as an optimizer's, is used in a way that
-            # it is not made for.
+            # Outputs and gradients are right, or a hook of the backward, such as an optimizer's, is misused.
             return scenario.name
         if variant.own and scenario.frozen and self.cause is NO_INPUT:
             return BEHIND_FROZEN.documented
         return scenario.excuse
 
     def text(self, verbose: bool = False) -> str:
-        """A paragraph; `verbose`: with all that lists abbreviate."""
+        """Returns a paragraph about the finding; `verbose` writes lists in full."""
         scenarios = list(dict.fromkeys(scenario.name for _, scenario in self.shown))
         first: dict[str, list[str]] = {}
         for variant in self.variants:
@@ -113,8 +112,8 @@ class Finding:
         return "\n".join(["; ".join(f"{_use(names)}, {name}" for name, names in first.items()), *lines])
 
     def _by_variant(self, first: dict[str, list[str]]) -> list[tuple[str, str, str]]:
-        """Where something differs, unless the first line says it; what differs, and since when: of variants together
-        where the same value differs, or the same error was raised, in one scenario."""
+        """Returns where something differs (empty if the first line says it), what differs, and from which operator on.
+        Variants are told together if the same value differs, or the same error was raised, in one scenario."""
         alike: dict[tuple[str, str, str], list[str]] = {}
         for variant, (change, _, scenario) in self.symptoms.items():
             error = change.text if change.kind == "error" else ""
@@ -130,7 +129,7 @@ class Finding:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As data."""
+        """Returns the finding as data for JSON."""
         return {
             "cause": self.cause.name,
             "remark": self.remark,
@@ -152,45 +151,45 @@ class Verdict:
     name: str
     findings: list[Finding]
     tried: dict[str, list[str]]
-    """The scenarios that were run, by variant."""
+    """The scenarios that ran, by variant."""
     not_tried: list[tuple[str, str]]
-    """What was left out, and why."""
+    """What was left out, each with a reason."""
     notes: list[str] = field(default_factory=list)
     saved: dict[str, int] = field(default_factory=dict)
-    """Bytes that a step holds for its backward, whoever keeps them, beside parameters, buffers and a model's batch:
-    "plain", and by variant."""
+    """Bytes that a step holds for its backward, whoever keeps them, without parameters, buffers and a model's batch:
+    under "plain", and by variant."""
     peak: dict[str, int] = field(default_factory=dict)
-    """The most bytes that are live at a time in a step, of the same; gradients are among them."""
+    """The most bytes that are live at a time in a step, counted in the same way; they include gradients."""
     regions: int = 0
-    """Calls of checkpoint() in a run, at most."""
+    """The most calls of checkpoint() in a run."""
     seconds: float = 0.0
 
     @property
     def safe(self) -> bool:
-        """No difference was found in what was tried, selective policies apart, which have findings of their own;
-        False where nothing was tried."""
+        """Whether no difference was found in what was tried, apart from selective policies, which have findings of
+        their own; False if nothing was tried."""
         harmless = all(finding.remark or finding.only_with for finding in self.findings)
         return harmless and self.judged
 
     @property
     def saves(self) -> bool:
-        """Checkpointed, a step holds something else than plain."""
+        """Whether a checkpointed step holds another number of bytes than a plain one."""
         return any(n != self.saved["plain"] for n in self.saved.values())
 
     @property
     def judged(self) -> bool:
-        """Something could be tried."""
+        """Whether anything could be tried."""
         return any(self.tried.values())
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self, verbose: bool = False) -> str:
-        """The report; `verbose`: with all that "and 7 more" stands for."""
+        """Returns the report; `verbose` also lists everything that "and 7 more" stands for."""
         return f"{self.report(verbose)}\n\n{self._rests_on()}"
 
     def headline(self) -> str:
-        """One line."""
+        """Returns the answer in one line."""
         if self.safe:
             but = reservations(self.findings)
             return f"{self.name} is safe to checkpoint as far as it was tried: {', '.join(self.tried)}{but}"
@@ -201,11 +200,11 @@ class Verdict:
         return f"{self.name} is not safe to checkpoint ({causes})"
 
     def report(self, verbose: bool = False) -> str:
-        """The findings alone."""
+        """Returns the report without what it rests on: the answer and the findings."""
         return "\n\n".join([self.headline(), *(finding.text(verbose) for finding in self.findings)])
 
     def to_json(self) -> dict[str, Any]:
-        """As data."""
+        """Returns the verdict as data for JSON."""
         return {
             "name": self.name,
             "safe": self.safe,
@@ -219,7 +218,7 @@ class Verdict:
         }
 
     def json(self) -> str:
-        """As text."""
+        """Returns the verdict as JSON text."""
         return json.dumps(self.to_json(), indent=2)
 
     def _rests_on(self) -> str:
@@ -233,16 +232,17 @@ class Verdict:
             plain = self.saved["plain"]
             saves = [f"{_bytes(n)} {name}" for name, n in self.saved.items() if name != "plain"]
             checkpointed = f"; {', '.join(saves)}" if saves else ""
-            lines.append(f"saved       {_bytes(plain)} for the backward, plain{checkpointed}")
+            lines.append(f"held        {_bytes(plain)} for the backward, plain{checkpointed}")
             if saves and all(n >= plain for n in self.saved.values()):
-                lines.append(" " * 12 + "checkpointing saves nothing: what it keeps is needed anyway")
-            lines.append(f"peak        {', '.join(f'{_bytes(n)} {name}' for name, n in self.peak.items())}")
+                lines.append(" " * 12 + "checkpointing saves nothing: what it holds is needed anyway")
+            peaks = ", ".join(f"{_bytes(n)} {name}" for name, n in self.peak.items())
+            lines.append(f"peak        {peaks}; of this alone: rematch plan counts a whole step")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
 
 
 def reservations(findings: Sequence[Finding]) -> str:
-    """What the first line adds to "safe"; empty without."""
+    """Returns what the first line adds to "safe"; empty if nothing."""
     uses = dict.fromkeys(finding.only_with for finding in findings if finding.only_with)
     but = f"; but NOT with {' or '.join(uses)}" if uses else ""
     remarks = dict.fromkeys(finding.cause.name for finding in findings if finding.remark)

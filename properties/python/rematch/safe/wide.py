@@ -1,4 +1,4 @@
-"""Runs in float64, which tell rounding from other differences."""
+"""Runs targets in float64, to tell rounding from other differences."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _METHODS = {Tensor.float: Tensor.double, Tensor.cfloat: Tensor.cdouble}
 
 
 def widened(t: Tensor) -> Tensor:
-    """A floating tensor in float64, a complex one in complex128; others as they are."""
+    """Returns a floating-point tensor in float64, a complex one in complex128, and others as they are."""
     if t.is_complex():
         return t.to(torch.complex128)
     return t.double() if t.is_floating_point() else t
 
 
 def widen(tensors: Iterable[Tensor]) -> None:
-    """The same for leaves where they are."""
+    """Widens leaf tensors in place."""
     for t in tensors:
-        # Of some layouts there is no float64.
+        # Some layouts have no float64.
         with suppress(RuntimeError, NotImplementedError):
             if t.is_leaf and not is_lazy(t):
                 t.data = widened(t.data)
@@ -35,9 +35,10 @@ def widen(tensors: Iterable[Tensor]) -> None:
 
 @contextmanager
 def wide() -> Iterator[None]:
-    """Within, what asks for float32 gets float64. What asks for less gets less, as casts are part of a module.
+    """Within, code that asks for float32 gets float64. Code that asks for less gets it, as casts are part of a module.
 
-    Tensor.backward() leaves it, and backward() below does not, so that recomputations are within."""
+    Tensor.backward() leaves this mode. backward() below does not, so that recomputations run within it.
+    """
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
@@ -48,7 +49,7 @@ def wide() -> Iterator[None]:
 
 
 def backward(loss: Tensor, keep: bool) -> None:
-    """loss.backward(retain_graph=keep), which stays within wide()."""
+    """Runs loss.backward(retain_graph=keep) without leaving wide()."""
     ones = (torch.ones_like(loss),)
     _engine_run_backward((loss,), ones, keep, False, (), allow_unreachable=True, accumulate_grad=True)
 

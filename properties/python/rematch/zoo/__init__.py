@@ -1,4 +1,4 @@
-"""Small random models of the architectures of libraries, from their configurations: nothing is downloaded."""
+"""Builds small random models of the architectures of libraries, from their configurations: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIBRARIES = ("transformers", "timm", "torchvision", "diffusers")
 
 
 class Built(NamedTuple):
-    """A model in training mode, with a batch, and what makes a scalar of what it returns; None: any sum of it."""
+    """A model in training mode, a batch, and a function that makes a loss of the result; None: any sum of it."""
 
     model: Any
     args: Sequence[Any]
@@ -21,18 +21,18 @@ class Built(NamedTuple):
 
 
 class NotBuilt(Exception):
-    """Says in one sentence why an architecture could not be built."""
+    """An architecture could not be built; the text says why in one sentence."""
 
 
 def names(library: str) -> list[str]:
-    """The architectures of a library. Raises ImportError where it is not installed, KeyError for another word."""
+    """Returns the names of a library's models. Raises ImportError if it is not installed, KeyError for another word."""
     return list(_module(library).names())
 
 
 def build(place: str) -> Built:
-    """The architecture that `library:name` names, such as transformers:LlamaForCausalLM, the same at every call.
+    """Builds the architecture that `library:name` names, such as transformers:LlamaForCausalLM, the same at every call.
 
-    Raises NotBuilt, or ImportError where the library is not installed.
+    Raises NotBuilt, or ImportError if the library is not installed.
     """
     library, _, name = place.partition(":")
     if lacks := missing(place):
@@ -44,8 +44,8 @@ def build(place: str) -> Built:
 
 
 def missing(place: str) -> str:
-    """Says that the library has no such architecture, and what may be meant; "" where it has. Raises ImportError where
-    it is not installed."""
+    """Returns a sentence if the library has no such architecture, with what may be meant, else "". Raises ImportError
+    if the library is not installed."""
     library, _, name = place.partition(":")
     if _module(library).has(name):
         return ""
@@ -54,7 +54,7 @@ def missing(place: str) -> str:
 
 
 def knows(place: str) -> bool:
-    """Whether build() is meant: `package.module:function` names something else."""
+    """Whether `place` is meant for build(): `package.module:function` names something else."""
     return place.partition(":")[0] in LIBRARIES
 
 

@@ -1,4 +1,4 @@
-"""Batches for a model of transformers, from the names of the arguments that it takes."""
+"""Makes batches for a model of transformers, from the names of its arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS, WORDS, TARGETS, SAMPLES, FRAMES = 2, 12, 10, 6400, 64
 
 
 def batches(model: Any) -> Iterator[dict[str, Any]]:
-    """Keyword arguments to try, the fullest first."""
+    """Yields keyword arguments to try, the fullest first."""
     takes = inspect.signature(model.forward).parameters
     for batch in _bases(model, takes):
         more = _labels(model, takes, batch)
@@ -44,7 +44,7 @@ def _bases(model: Any, takes: Any) -> Iterator[dict[str, Any]]:
 
 
 def words(model: Any, count: int) -> torch.Tensor:
-    """Ids of words, (ROWS, count)."""
+    """Returns ids of words, of shape (ROWS, count)."""
     try:
         vocab = getattr(model.get_input_embeddings(), "num_embeddings", VOCAB)
     except (NotImplementedError, AttributeError):
@@ -66,7 +66,7 @@ def _text(model: Any, takes: Any) -> dict[str, Any]:
 
 
 def _find(config: Any, *names: str) -> Any:
-    """The first of these fields, of a configuration or of one within it."""
+    """Returns the first of these fields that is set in a configuration, or in one nested in it."""
     for name in names:
         value = getattr(config, name, None)
         if value is not None:
@@ -150,7 +150,7 @@ def _labels(model: Any, takes: Any, batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _by_name(model: Any, name: str) -> Any:
-    """A value for an argument without which the model cannot be called."""
+    """Returns a value for an argument that the model requires, by its name."""
     if name in ("input_ids", "decoder_input_ids"):
         return words(model, WORDS)
     config = model.config

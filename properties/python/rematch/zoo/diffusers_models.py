@@ -1,4 +1,4 @@
-"""Models of diffusers: every class, made small by rules over the arguments of its constructor."""
+"""Builds models of diffusers: every class, made small by rules over the arguments of its constructor."""
 
 from __future__ import annotations
 
@@ -31,36 +31,36 @@ _RULES: tuple[tuple[str, int], ...] = (
     (r"freq_dim|frequency_embedding|time_proj", 32),
     (r"dim\d?$|hidden_size|hidden_dim|channels$|^ch$|_dims$|width$|embed_dim", WIDTH),
 )  # fmt: skip
-"""An argument whose name matches gets no more than that; the first rule counts."""
+"""The largest value of an argument whose name matches a pattern; the first match counts."""
 _GIVEN = (
     "encoder_hidden_states", "timestep", "pooled_projections", "img_ids", "txt_ids", "img_shapes", "txt_seq_lens",
     "num_frames", "height", "width", "padding_mask", "encoder_hidden_states_2", "encoder_attention_mask_2",
     "image_embeds", "control_hidden_states",
 )  # fmt: skip
-"""Arguments that are given where they are not required, too."""
+"""Arguments that are passed even if they are not required."""
 _LATENTS = (
     "hidden_states", "sample", "latents", "z", "x", "image_latents", "control_hidden_states", "controls_latents",
 )  # fmt: skip
 _WHERE_NONE = {"in_channels": 4, "out_channels": 4, "patch_size": 2, "sample_size": SIDE, "cross_attention_dim": WIDTH}
-"""Arguments that are None by default, and that some classes cannot do without."""
+"""Arguments that default to None, and without which some classes do not work."""
 _REQUIRED = {"in_channels": 3, "out_channels": 3, "latent_channels": 4, "layers_per_block": 1, "sample_size": SIDE}
 
 
 @cache
 def names() -> list[str]:
-    """All classes."""
+    """Returns the names of all classes."""
     found = (getattr(diffusers, name, None) for name in dir(diffusers))
     base = diffusers.ModelMixin
     return sorted({k.__name__ for k in found if isinstance(k, type) and issubclass(k, base) and k is not base})
 
 
 def has(name: str) -> bool:
-    """Whether it is the name of a class."""
+    """Whether a class has this name."""
     return name in names()
 
 
 def build(name: str) -> Built:
-    """Raises NotBuilt."""
+    """Builds a model. Raises NotBuilt."""
     kind = getattr(diffusers, name)
     sizes = ((16, {}), (32, {}), (32, _WHERE_NONE))
     return first([partial(_model, kind, *size) for size in sizes], lambda model: (((), b) for b in _batches(model)))
@@ -148,7 +148,7 @@ def _batches(model: Any) -> Iterator[dict[str, Any]]:
 
 
 def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: torch.dtype, batched: bool) -> Any:
-    """A value for an argument, by its name."""
+    """Returns a value for an argument, by its name."""
     rows = shape[0]
     if name in _LATENTS or (name == "controlnet_cond" and not batched):
         return normal(*shape)

@@ -1,4 +1,4 @@
-"""Makes models of convolutions narrow, whose classes have no argument for it."""
+"""Makes convolutional models narrow whose classes have no argument for it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LAYERS: tuple[type[nn.Module], ...] = (
 
 @contextmanager
 def narrow(factor: int) -> Iterator[None]:
-    """Within, layers of PyTorch are made with a `factor` of their channels: those numbers of channels that are
-    multiples of it. All layers that fit before fit then, unless a model counts in other units."""
+    """Within, layers of PyTorch get 1 / `factor` of their channels, if their number is a multiple of `factor`. Layers
+    that fit together before still do, unless a model counts in other units."""
     with ExitStack() as stack:
         for layer in _LAYERS if factor > 1 else ():
             stack.enter_context(patch.object(layer, "__init__", _narrowed(layer.__init__, factor)))

@@ -1,4 +1,4 @@
-"""The page about all models that were judged, from their records."""
+"""Writes the page about all judged models, from their records."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWERS = (SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT)
 
 
 def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
-    """Markdown."""
+    """Returns the page as Markdown."""
     judged = [r for r in records if r["answer"] not in (NOT_BUILT, NOT_JUDGED)]
     libraries = [name for name in LIBRARIES if any(r["model"].startswith(name + ":") for r in records)]
     parts = [
@@ -56,12 +56,12 @@ def _counts(records: Sequence[Record]) -> str:
 
 
 def _causes(findings: Iterable[Record]) -> str:
-    """The causes of findings, remarks left out."""
+    """Returns the causes of findings, without remarks."""
     return ", ".join(dict.fromkeys(f["cause"] for f in findings if not f["remark"]))
 
 
 def _grouped(records: Iterable[Record], says: Callable[[Record], Iterable[str]]) -> dict[str, list[Record]]:
-    """Records by all that is said of each, what is said of most records first."""
+    """Returns records grouped by every text that `says` returns for them, the most frequent text first."""
     rows: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         for text in dict.fromkeys(says(record)):
@@ -84,7 +84,7 @@ def _unsafe(records: Sequence[Record]) -> str:
 
 
 def _block_causes(record: Record) -> list[str]:
-    """Of blocks that are not safe, in models that are not told of above."""
+    """Returns the causes of unsafe blocks, in models that the table above does not list."""
     blocks = record["blocks"] if record["answer"] != UNSAFE else ()
     return [_causes(block["findings"]) for block in blocks if block["answer"] == UNSAFE]
 
@@ -104,7 +104,7 @@ def _why_no_switch(record: Record) -> list[str]:
 
 
 def _why_not_built(record: Record) -> list[str]:
-    """The part of the sentence before its colon, without numbers; the record has the rest."""
+    """Returns the reason up to its colon, without numbers; the record has the rest."""
     return [re.sub(r"[\d,]+ parameters", "too many", record["why"].partition(":")[0])]
 
 

@@ -15,17 +15,17 @@ from typing import Any
 from rematch.zoo import NotBuilt, build
 
 SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT = "safe", "not safe", "no switch", "not judged", "not built"
-"""The answers. "no switch": the model has none, or it checkpoints nothing in this model."""
+"""The answers. "no switch": the model has no switch, or it checkpoints nothing in this model."""
 MOST_BLOCKS = 2
-"""Models of convolutions have a kind of block for each number of channels."""
+"""How many kinds of blocks are judged, as convolutional models have one for each number of channels."""
 _MOST_MEMORY = 8 << 30
 _FORK = get_context("fork")
-"""What all models need was imported once."""
+"""A forked process has what all models need: it was imported once."""
 Record = dict[str, Any]
 
 
 def record_of(place: str) -> Record:
-    """The answer for one model, as data."""
+    """Judges one model, and returns the answer as data."""
     from rematch.safe import judge_model
 
     record: Record = {"model": place}
@@ -79,14 +79,14 @@ class _Child:
         return time.monotonic() > self._end
 
     def kill(self) -> None:
-        """Ends it, and what it has started."""
+        """Ends the process, and those that it has started."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
             self._process.kill()
 
     def end(self) -> Record:
-        """Its record, or one that says how it ended."""
+        """Returns the record of the process, or one that says how it ended."""
         late = self.late and not self.pipe.poll()
         if late:
             self.kill()
@@ -106,7 +106,7 @@ class _Child:
 
 
 def _judge_in_child(place: str, answer: Connection) -> None:
-    """Never returns."""
+    """Judges a model, sends the record, and ends the process: it never returns."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -128,8 +128,8 @@ def _judge_in_child(place: str, answer: Connection) -> None:
 
 
 def judged(places: Sequence[str], limit: float, jobs: int) -> Generator[Record, None, None]:
-    """The records of models, `jobs` at a time and in the order in which they are done; each may take `limit`
-    seconds. Models that still run are ended where the caller leaves early."""
+    """Yields the records of models as they are done, `jobs` models at a time; each may take `limit` seconds. If the
+    caller stops early, models that still run are ended."""
     waiting = list(reversed(places))
     running: list[_Child] = []
     try:

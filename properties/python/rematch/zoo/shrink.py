@@ -45,10 +45,10 @@ _RULES: tuple[tuple[str, int], ...] = (
      r"word_embed_proj_dim|channels$|^dim$|_dim$|^embed_dim|classifier_proj_size|upsample_groups|feature_size|"
      r"codevector_dim|pooler_output_size|hidden_dimension|output_size$|_channel$|(^|_)n_state$", WIDTH),
 )  # fmt: skip
-"""A field whose name matches gets no more than that; the first rule counts."""
+"""The largest value of a field whose name matches a pattern; the first match counts."""
 _WHERE_NONE = {"vocab_size": VOCAB, "prediction_length": 4, "num_experts_per_tok": 2, "n_routed_experts": EXPERTS,
                "head_dim": HEAD, "num_key_value_heads": HEADS}  # fmt: skip
-"""Fields that are None by default, and that a model cannot do without."""
+"""Fields that default to None, and without which a model does not work."""
 _KEEPS = re.compile(
     r"kernel|stride|num_channels|in_channels$|in_chans|audio_channels|^channels$|dilation|ratio|ignore|seed|factor|scale$|"
     r"_every|interval|rope_theta|merge_size|sampling_rate|sample_rate|temporal|num_frames|frequency|mask_(time|feature)"
@@ -57,15 +57,15 @@ _TOKEN = re.compile(r"(token|begin|pad|eos|bos|sep|boi|eoi|boa|eoa|blank)_(id|in
 
 
 class Shrinker:
-    """The rules, applied to one configuration and to those within it. `over`: fields that are set as they are, by
-    name; "text_config.hidden_size" is one of a nested configuration."""
+    """Applies the rules to one configuration and those nested in it. `over`: fields that are set as they are, by name;
+    "text_config.hidden_size" is a field of a nested configuration."""
 
     def __init__(self, over: Mapping[str, Any] | None = None) -> None:
         self._over = dict(over or {})
         self._ids: dict[int, int] = {}
 
     def shrunk(self, config: Any, path: str = "") -> Any:
-        """A new configuration of the same class."""
+        """Returns a smaller configuration of the same class."""
         base = type(config)
         known = {k: v for k, v in vars(config).items() if not k.startswith("_")}
         known |= {k: getattr(config, k) for k in _TAPS if getattr(config, k, None)}
@@ -92,7 +92,7 @@ class Shrinker:
         return base(**(kept | new))
 
     def _layers(self, known: Mapping[str, Any]) -> list[int] | None:
-        """Which layers stay, where lists say what each is: the first of each kind, two at least."""
+        """Returns which layers stay if lists say what each layer is: the first of each kind, at least two."""
         layers = _first_of(_LAYERS, known)
         if not isinstance(layers, int):
             return None
@@ -178,12 +178,12 @@ def _most(name: str, value: int) -> int:
 
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _TAPS = ("out_indices", "backbone_out_indices")
-"""Lists of layers whose outputs are taken: as many layers are kept."""
+"""Lists of the layers whose outputs are used: as many layers are kept."""
 _STALE = ("transformers_version", "id2label", "label2id")
 
 
 def _backbone(config: Any) -> Any:
-    """A small network in place of one of timm, whose size its name decides."""
+    """Returns a small network in place of one of timm, whose name decides its size."""
     from transformers import ResNetConfig
 
     stages = len(getattr(config, "out_indices", None) or [4])
@@ -192,7 +192,7 @@ def _backbone(config: Any) -> Any:
 
 
 def _rope(value: dict[str, Any]) -> dict[str, Any]:
-    """The sections of a rotary embedding of several axes share half of a head among themselves."""
+    """Returns smaller settings of a rotary embedding: the sections of several axes share half of a head."""
     new = {k: _rope(v) if isinstance(v, dict) else v for k, v in value.items()}
     if "rope_type" in new:
         # Models that have sections have a default for them, which fits their default sizes.

@@ -1,4 +1,4 @@
-"""Models of timm: one for each of its modules, made small by the arguments of its classes."""
+"""Builds models of timm: one for each of its modules, made small by the arguments of its classes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DROPS = ("drop_rate", "drop_path_rate", "attn_drop_rate", "proj_drop_rate", "po
 
 @cache
 def names() -> list[str]:
-    """The smallest model of each module, by what its name says."""
+    """Returns the smallest model of each module, judged by its name."""
     found = defaultdict(list)
     for name in timm.list_models():
         found[_registry._model_to_module[name]].append(name)
@@ -45,12 +45,12 @@ def _rank(name: str) -> tuple[int, list[int], str]:
 
 
 def has(name: str) -> bool:
-    """Whether it is the name of a model, of further ones than names() has, too."""
+    """Whether timm has a model of this name, also one that names() leaves out."""
     return name in _registry._model_to_module
 
 
 def build(name: str) -> Built:
-    """Raises NotBuilt."""
+    """Builds a model. Raises NotBuilt."""
     best: Built | None = None
     reasons: list[str] = []
     ways = [(how, factor) for factor in (4, 1) for how in (_smallest, _shallow, _with_dropout)]
@@ -72,7 +72,7 @@ def _batches(model: Any) -> Iterator[Batch]:
 
 
 def _made(name: str, how: Any, factor: int) -> Any:
-    """Calls what makes the model; the arguments that it hands to the class are changed on the way."""
+    """Calls the function that makes the model, and changes the arguments that it passes to the class."""
     module = import_module(f"timm.models.{_registry._model_to_module[name]}")
     make = module.build_model_with_cfg
 

@@ -1,4 +1,4 @@
-"""Models of torchvision: the smallest of each of its modules, made narrower."""
+"""Builds models of torchvision: the smallest of each of its modules, made narrower."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rematch.zoo.shrink import DROPOUT, IMAGE
 from rematch.zoo.trial import first, normal
 
 CLASSES = 7
-"""Four times as many are no multiple of the factors below, by which numbers of channels are divided."""
+"""The number of classes. Four times as many are no multiple of the factors below, which divide channels."""
 _WHOLE = ("densenet", "vision_transformer", "swin_transformer", "maxvit", "convnext", "video.mvit")
-"""These are made small by their arguments."""
+"""Modules whose models are made small by their arguments."""
 
 
 @cache
 def names() -> list[str]:
-    """The smallest model of each module, by the parameters that its weights are said to have."""
+    """Returns the smallest model of each module, by the number of parameters that its weights state."""
     least: dict[str, tuple[int, str]] = {}
     for name in torchvision.models.list_models():
         if name.startswith("quantized_"):
@@ -40,12 +40,12 @@ def _home(name: str) -> str:
 
 
 def has(name: str) -> bool:
-    """Whether it is the name of a model, of further ones than names() has, too."""
+    """Whether torchvision has a model of this name, also one that names() leaves out."""
     return name in torchvision.models.list_models()
 
 
 def build(name: str) -> Built:
-    """Raises NotBuilt."""
+    """Builds a model. Raises NotBuilt."""
     factors = (1,) if _home(name) in _WHOLE else (8, 4, 1)
     return first(
         [partial(_narrow, name, factor) for factor in factors], lambda model: ((b, {}) for b in _batches(name))
@@ -61,7 +61,7 @@ def _model(name: str) -> Any:
     home = _home(name)
     options: dict[str, Any] = {"num_classes": CLASSES, "dropout": DROPOUT, "attention_dropout": DROPOUT}
     if home == "densenet":
-        # Its own way of checkpointing is on.
+        # Its own checkpointing is on.
         return torchvision.models.DenseNet(16, (2, 2), 16, 4, DROPOUT, CLASSES, memory_efficient=True)
     if home == "vision_transformer":
         return torchvision.models.VisionTransformer(IMAGE, 16, 2, 2, 32, 64, **options)

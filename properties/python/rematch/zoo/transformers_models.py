@@ -1,4 +1,4 @@
-"""Models of transformers: one for each kind of configuration that it knows."""
+"""Builds models of transformers: one for each kind of configuration that it knows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TASKS = (
     "IMAGE_CLASSIFICATION", "VIDEO_CLASSIFICATION", "CTC", "AUDIO_CLASSIFICATION", "OBJECT_DETECTION",
     "INSTANCE_SEGMENTATION", "UNIVERSAL_SEGMENTATION", "SEMANTIC_SEGMENTATION", "DEPTH_ESTIMATION", "PRETRAINING",
 )  # fmt: skip
-"""Of the models of a configuration the one for the first of these tasks is built, otherwise the bare model."""
+"""Tasks in order of preference: the model of a configuration for the first one is built, or else the bare model."""
 
 _OVER: dict[str, dict[str, Any]] = {
     "BridgeTowerModel": {"text_config.num_attention_heads": 2, "vision_config.hidden_size": 128, "hidden_size": 64},
@@ -35,13 +35,13 @@ _OVER: dict[str, dict[str, Any]] = {
     "Wav2Vec2ConformerForCTC": {"vocab_size": 64},
     "XmodForCausalLM": {"default_language": "en_XX"},
 }
-"""Fields that the rules of shrink.py do not get right, by class of model: heads would have size 0, a rotary embedding
-would be larger than a head, a switch has another name, and so on."""
+"""Fields that the rules of shrink.py set wrong, by class of model: heads would have size 0, a rotary embedding would be
+larger than a head, a switch has another name, and so on."""
 
 
 @cache
 def names() -> list[str]:
-    """Names of classes, one for each kind of configuration, by kind."""
+    """Returns the names of classes, one for each kind of configuration, in the order of the kinds."""
     found = {}
     for kind in configuration_auto.CONFIG_MAPPING_NAMES:
         for task in (*_TASKS, ""):
@@ -61,13 +61,13 @@ def prepare() -> None:
 
 
 def has(name: str) -> bool:
-    """Whether it is the name of a class, of further ones than names() has, too."""
+    """Whether transformers has a model class of this name, also one that names() leaves out."""
     kind = getattr(transformers, name, None)
     return isinstance(kind, type) and issubclass(kind, transformers.PreTrainedModel)
 
 
 def build(name: str) -> Built:
-    """Raises NotBuilt."""
+    """Builds a model. Raises NotBuilt."""
     kind = getattr(transformers, name)
     return first([lambda: _model(kind, name)], lambda model: (((), kwargs) for kwargs in batches(model)))
 

@@ -1,4 +1,4 @@
-"""Models that can be trained with a batch, of several ways to make one."""
+"""Finds a model that can be trained with a batch, among several ways to make one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Batch = tuple[Sequence[Any], Mapping[str, Any]]
 
 
 def first(ways: Iterable[Callable[[], Any]], batches: Callable[[Any], Iterable[Batch]]) -> Built:
-    """The first model of trained(). Raises NotBuilt with the first reason where there is none."""
+    """Returns the first model of trained(). Raises NotBuilt with the first reason if there is none."""
     reasons: list[str] = []
     for built in trained(ways, batches, reasons):
         return built
@@ -26,8 +26,7 @@ def first(ways: Iterable[Callable[[], Any]], batches: Callable[[Any], Iterable[B
 def trained(
     ways: Iterable[Callable[[], Any]], batches: Callable[[Any], Iterable[Batch]], reasons: list[str]
 ) -> Iterator[Built]:
-    """The models that are made in these ways, each with the first batch by which it trains. `reasons` gets why
-    others are none."""
+    """Yields the models that `ways` make, each with the first batch that trains it. `reasons` gets why others fail."""
     for make in ways:
         try:
             model = make().train()
@@ -49,12 +48,12 @@ def trained(
 
 
 def seeded(make: Callable[[], Any]) -> Any:
-    """What make() makes, with weights that depend on nothing. Raises NotBuilt before it is made where it is large."""
+    """Returns what make() makes, with weights that depend on nothing. Raises NotBuilt before a large model is made."""
     try:
         with torch.device("meta"):
             bare = make()
     except Exception:
-        # Not every model can be made without its numbers.
+        # Some models cannot be made without values.
         bare = None
     if bare is not None and size(bare) > MOST_PARAMETERS:
         raise NotBuilt(_too_large(bare))
@@ -63,7 +62,7 @@ def seeded(make: Callable[[], Any]) -> Any:
 
 
 def size(model: Any) -> int:
-    """How many parameters it has."""
+    """Returns how many parameters a model has."""
     return sum(p.numel() for p in model.parameters())
 
 
@@ -72,18 +71,18 @@ def _too_large(model: Any) -> str:
 
 
 def normal(*shape: int) -> torch.Tensor:
-    """The same numbers for the same shape."""
+    """Returns normal random numbers, the same ones for the same shape."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(2))
 
 
 def is_required(parameter: inspect.Parameter) -> bool:
-    """Whether a call must give it."""
+    """Whether a call must pass this parameter."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return parameter.default is inspect.Parameter.empty and parameter.kind not in kinds
 
 
 def fails(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Why a step fails, in a sentence; empty where it does not."""
+    """Returns why a training step fails, in a sentence; empty if it does not."""
     torch.manual_seed(0)
     try:
         loss = loss_of(model(*args, **kwargs))
@@ -100,12 +99,12 @@ def fails(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """An error in one line."""
+    """Returns an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 
 def loss_of(out: Any) -> torch.Tensor:
-    """The loss of a model, where it returns one, otherwise a mean over all that it returns."""
+    """Returns the loss that a model returns, or else a mean over all that it returns."""
     loss = getattr(out, "loss", None)
     if isinstance(loss, torch.Tensor) and loss.requires_grad:
         return loss.sum()

@@ -28,10 +28,10 @@ CAUSES: dict[str, Cause] = {
     for value in vars(place).values()
     if isinstance(value, Cause)
 }
-"""By name."""
+"""All causes by name."""
 
 OF_COMPUTATIONS = {value for value in vars(computations).values() if isinstance(value, Cause)}
-"""Causes of recomputations that compute something else."""
+"""Causes of a recomputation that computes something else."""
 
 UNDECIDED = Cause(
     "undecided",
@@ -43,13 +43,13 @@ _RANDOM = {states.NUMPY_RANDOM, states.PYTHON_RANDOM, states.OWN_GENERATOR, comp
 
 
 def diagnose(evidence: Evidence) -> list[Diagnosis]:
-    """The causes of all differences, each once. What the evidence does not decide ends in one that says
-    what was ruled out."""
+    """Returns the causes of all differences, each once. Differences that the evidence does not decide get an undecided
+    diagnosis, which says what was ruled out."""
     found: dict[Cause, Diagnosis] = {}
     computed = [c for c in evidence.differences if c.kind in COMPUTED]
     kept = [c for c in evidence.differences if c.kind not in COMPUTED]
     if computed and evidence.scenario.steps > 1:
-        # Other gradients make other weights, and other states that are computed of them.
+        # Other gradients make other weights, and other states that are computed from them.
         kept = []
     root: Cause | None = None
     if computed:
@@ -91,12 +91,12 @@ def _follows(change: Change, cause: Cause, root: Cause | None, evidence: Evidenc
 
 
 def since(evidence: Evidence) -> str:
-    """The operator from which on the recomputation differs."""
+    """Returns the operator from which on the recomputation differs."""
     return "" if evidence.fork is None else str(evidence.fork)
 
 
 def _write(change: Change, evidence: Evidence) -> str:
-    """The operator that writes to a state in the recomputation."""
+    """Returns which operator writes to a state in the recomputation."""
     for op in evidence.again.ops if evidence.again is not None else ():
         if change.name in op.writes:
             return f"{op} writes to {' and '.join(op.writes)} in the recomputation, too"
@@ -116,7 +116,7 @@ _LOOKED_AT = {
 
 
 def ruled_out(evidence: Evidence) -> str:
-    """What the recomputation found unchanged since its forward, and what it found changed."""
+    """Returns a text: what the recomputation found unchanged since its forward, and what it found changed."""
     if evidence.again is None:
         return "no region of torch.utils.checkpoint was recomputed; what another function runs is not watched"
     changed = {change.kind: change.name for change in evidence.entered}

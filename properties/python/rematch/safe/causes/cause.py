@@ -1,4 +1,4 @@
-"""What a cause is."""
+"""The types of causes, diagnoses and rules."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rematch.safe.evidence import Evidence
 
 @dataclass(frozen=True)
 class Cause:
-    """Why checkpointing changes what a module computes. `says` and `advice` are sentences, in which
-    {name} is the state or operator that it is about."""
+    """Why checkpointing changes what a module computes. `says` and `advice` are sentences; {name} in them is the state
+    or operator that they are about."""
 
     name: str
     says: str
@@ -38,6 +38,6 @@ class Diagnosis:
 
 
 StateRule = Callable[[Change, Evidence], bool]
-"""Whether a cause is why this state differs."""
+"""Says whether a cause explains why a state differs."""
 ComputationRule = Callable[[Evidence], "str | None"]
-"""What a cause is about, where it is why the recomputation computes something else; None: it is not."""
+"""Returns what a cause is about if it explains why the recomputation computes something else, else None."""

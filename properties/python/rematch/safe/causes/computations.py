@@ -1,4 +1,4 @@
-"""Causes of recomputations that compute something else than their forward did, and of regions that get no gradient."""
+"""Causes of recomputations that compute something else than their forward, and of regions that get no gradient."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ NO_INPUT = Cause(
 )
 DETACHED_OUTPUT = Cause(
     "detached-output",
-    "{name} does not require grad in the plain run, and does in a reentrant checkpoint, which marks all floating "
-    "outputs",
-    "Use use_reentrant=False, or detach() the output outside of the checkpoint once more.",
+    "{name} does not require grad in the plain run, but does in a reentrant checkpoint, which marks all "
+    "floating-point outputs",
+    "Use use_reentrant=False, or call detach() on the output again outside of the checkpoint.",
 )
 BACKWARD_WITHIN = Cause(
     "backward-within",
-    "The forward differentiates by itself, which a reentrant forward cannot: it runs under no_grad",
+    "The forward computes gradients itself, which a reentrant forward cannot do: it runs under no_grad",
     "Use use_reentrant=False, or wrap that part in torch.enable_grad().",
 )
 NESTED_INPUT = Cause(
     "nested-input",
-    "{name} is a keyword argument, or within a container: the reentrant variant gives gradients to tensors that are "
-    "positional arguments themselves",
+    "{name} is a keyword argument, or inside a container: the reentrant variant gives gradients only to tensors that "
+    "are themselves positional arguments",
     "Use use_reentrant=False, or pass tensors as positional arguments.",
 )
 NESTED_OUTPUT = Cause(
     "nested-output",
-    "{name} is returned within a container: the reentrant variant records only tensors that are returned themselves, "
-    "alone or in a tuple",
+    "{name} is returned inside a container: the reentrant variant gives gradients only to tensors that are returned "
+    "directly, alone or in a tuple",
     "Use use_reentrant=False, or return a tuple of tensors.",
 )
 SIDE_OUTPUT = Cause(
     "side-output",
     "The forward leaves {name} behind: in a reentrant checkpoint it has no gradient",
-    "Use use_reentrant=False, or return it as an output (an auxiliary loss that is read from where it was left trains "
+    "Use use_reentrant=False, or return it as an output (an auxiliary loss that is read from an attribute trains "
     "nothing).",
 )
 NOT_PRESERVED = Cause(
@@ -61,37 +61,38 @@ SYSTEM = Cause(
 )
 GRAD_MODE = Cause(
     "grad-mode",
-    "The forward and its recomputation take different ways ({name}): a reentrant forward runs under no_grad, and its "
-    "recomputation on inputs that are cut off",
-    "Use use_reentrant=False; do not ask torch.is_grad_enabled(), requires_grad or is_leaf within a region.",
+    "The forward and its recomputation take different paths ({name}): a reentrant forward runs under no_grad, and its "
+    "recomputation runs on detached inputs",
+    "Use use_reentrant=False; do not check torch.is_grad_enabled(), requires_grad or is_leaf within a region.",
 )
 FAST_PATH = Cause(
     "fast-path",
-    "PyTorch takes a fast path where gradients are off ({name}), which rounds differently: a reentrant forward runs "
+    "PyTorch takes a fast path when gradients are off ({name}), which rounds differently: a reentrant forward runs "
     "under no_grad",
     "Use use_reentrant=False, or torch.backends.mha.set_fastpath_enabled(False).",
 )
 KERNEL_BY_MODE = Cause(
     "kernel-by-grad-mode",
-    "{name} computes something else where gradients are off: a reentrant forward runs under no_grad",
+    "{name} computes something else when gradients are off: a reentrant forward runs under no_grad",
     "Use use_reentrant=False.",
 )
 UNFILLED = Cause(
     "saved-before-filled",
-    "{name} saves memory that it fills later, or not at all: what is recomputed is not what was used",
+    "{name} saves memory that it fills later, or not at all: the recomputed values are not the ones that the forward "
+    "used",
     "Leave the operator out of the checkpoint.",
 )
 CACHE = Cause(
     "cache-filled",
     "The forward fills {name}, and the recomputation reads it instead of computing",
-    "Fill the cache before the checkpoint, or compute without it within: a result that is kept from the forward holds "
-    "no graph of the recomputation.",
+    "Fill the cache before the checkpoint, or do not use it inside: a result kept from the forward holds no graph of "
+    "the recomputation.",
 )
 WRITTEN_LATER = Cause(
     "written-in-place",
     "A tensor that the backward needs was written in place ({name})",
-    "The module writes to a tensor in place that checkpointing keeps: clone() the input first, "
-    "or use the operator that is not in place.",
+    "The module writes in place to a tensor that checkpointing keeps: clone() the input first, or use the "
+    "out-of-place operator.",
 )
 VIEW = Cause(
     "view-written",
@@ -100,16 +101,16 @@ VIEW = Cause(
 )
 GRAPH_SHARED = Cause(
     "graph-shared",
-    "Two recomputations go back through one graph outside of them ({name}): a reentrant region uses a tensor that is "
-    "no argument of it",
+    "Two recomputations backpropagate through the same graph outside of them ({name}): a reentrant region uses a "
+    "tensor that is not one of its arguments",
     "Pass the tensor as an argument, or use use_reentrant=False.",
 )
 RAGGED = Cause(
     "ragged-size",
-    "The forward makes a nested tensor, and the recomputation another one: the ragged size of each has a name of its "
-    "own, by which PyTorch compares them",
-    "Pass the nested tensor, or its offsets, as an argument: nested tensors are of one size where they share their "
-    "offsets. Hooks that offload saved tensors exchange the offsets, too.",
+    "The forward makes a nested tensor, and the recomputation makes another one: each has a ragged size with its own "
+    "symbol, and PyTorch compares the symbols",
+    "Pass the nested tensor, or its offsets, as an argument: nested tensors have the same size if they share their "
+    "offsets. Hooks that offload saved tensors replace the offsets, too.",
 )
 POLICY = Cause(
     "policy",
@@ -131,7 +132,7 @@ CONTEXT = Cause(
 )
 SUBCLASS = Cause(
     "subclass",
-    "A tensor subclass acts otherwise in the recomputation ({name}): backward() runs under its __torch_function__",
+    "A tensor subclass behaves differently in the recomputation ({name}): backward() runs under its __torch_function__",
     "Call backward() on a plain tensor, loss.as_subclass(torch.Tensor), or unwrap the subclass before the checkpoint.",
 )
 TRANSFORM = Cause(
@@ -141,8 +142,9 @@ TRANSFORM = Cause(
 )
 SWALLOWS = Cause(
     "swallows-early-stop",
-    "The forward catches the exception by which PyTorch ends a recomputation that has what it needs",
-    "Catch the exceptions that you expect, not Exception or all; or run it within set_checkpoint_early_stop(False).",
+    "The forward catches the exception with which PyTorch stops a recomputation that has what it needs",
+    "Catch only the exceptions that you expect, not Exception or all; or run it within "
+    "set_checkpoint_early_stop(False).",
 )
 PARAMETER_HOOK = Cause(
     "hook-of-parameter",
@@ -153,7 +155,7 @@ PARAMETER_HOOK = Cause(
 NAMES = Cause(
     "names-changed",
     "Wrappers for checkpointing rename parameters: named_parameters() says {name}, and state_dict() does not",
-    "Choose parameters by name (groups of an optimizer, those without weight decay) before wrapping, or strip the "
+    "Choose parameters by name (optimizer groups, parameters without weight decay) before wrapping, or strip the "
     "wrapper's part of the names; torch.distributed._composable.checkpoint() renames nothing.",
 )
 SWITCH = Cause(
@@ -169,15 +171,15 @@ SWITCH_CUTS = Cause(
 )
 SWITCH_LEAF = Cause(
     "switch-makes-leaf",
-    "The model's own switch makes the output of its embedding require grad, for the reentrant variant; where the "
-    "embedding is frozen that output is a leaf, to which the model writes in place",
+    "The model's own switch makes the output of its embedding require grad, for the reentrant variant; if the "
+    "embedding is frozen, that output is a leaf, and the model writes to it in place",
     "Call model.disable_input_require_grads() after the switch in Transformers, or let the embedding train.",
 )
 OFFLOADED = Cause(
     "offloaded-strides",
-    "Hooks that offload saved tensors give them back with other strides, checkpoint() keeps the inputs of a region by "
-    "such hooks, and an operator such as nn.Linear saves other tensors where its input has other strides",
-    "Call contiguous() on what enters the region, or offload by hooks that keep strides (save_on_cpu() with "
+    "Hooks that offload saved tensors return them with other strides. checkpoint() keeps the inputs of a region "
+    "through such hooks, and an operator such as nn.Linear saves other tensors if its input has other strides",
+    "Call contiguous() on what enters the region, or offload with hooks that keep strides (save_on_cpu() with "
     "pin_memory=True does not).",
 )
 SWITCH_DROPS = Cause(
@@ -192,27 +194,28 @@ SWITCH_ADDS = Cause(
 )
 SWITCH_HANDS = Cause(
     "switch-hands-others",
-    "With its own switch on, the model hands other arguments to {name}",
-    "Compare the call of checkpoint() with the one without: names, order and defaults of what is handed over.",
+    "With its own switch on, the model passes other arguments to {name}",
+    "Compare the call of checkpoint() with the one without: names, order and defaults of the arguments.",
 )
 
 ENDLESS = Cause(
     "does-not-end",
     "The checkpointed run does not end, and the plain run does: {name}",
-    "Return clone() of what is no result of the region, such as a parameter or a cached tensor, or use "
+    "Return clone() of a tensor that the region did not compute, such as a parameter or a cached tensor, or use "
     "use_reentrant=False; release a lock in a with statement, as early stop leaves the forward by an exception.",
 )
 SET_BY_CALLERS = Cause(
     "set-by-callers",
-    "The forward reads {name}, which callers set: where it is set anew before the backward, the recomputation reads the "
+    "The forward reads {name}, which callers set: if it is set again before the backward, the recomputation reads the "
     "later value",
-    "Pass it in as an argument, or set it anew after backward() has returned: also not between two forwards whose "
-    "losses share a backward.",
+    "Pass it in as an argument, or set it again only after backward() has returned, and not between two forwards "
+    "whose losses share a backward.",
 )
 COMPILED = Cause(
     "compiler",
-    "Compiled, it computes something else when it is checkpointed; not compiled, it does not",
-    "Compile it without the checkpoint, or checkpoint what is not compiled; PyTorch's tracker is the place to tell.",
+    "Checkpointing changes what the compiled target computes, but not what the target computes without the compiler",
+    "Compile it without the checkpoint, or checkpoint it without compiling; please report it to PyTorch's issue "
+    "tracker.",
 )
 
 
@@ -246,7 +249,7 @@ RULES: Sequence[tuple[Cause, ComputationRule]] = (
     (CACHE, rules.cache),
     (FAST_PATH, rules.fast_path),
 )
-"""These exclude each other by what they state: their order means nothing."""
+"""The conditions of these rules exclude each other: their order means nothing."""
 
 WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (states.ARGUMENT_WRITTEN, rules.input_written),
@@ -258,11 +261,11 @@ WITHOUT_STATES: Sequence[tuple[Cause, ComputationRule]] = (
     (SWITCH, rules.switch),
     (SWITCH_CUTS, rules.cut),
 )
-"""Those that state, too, that no state that the recomputation found changed is the cause."""
+"""Rules that also require that no state that the recomputation found changed is the cause."""
 
 
 def cause_of_computation(evidence: Evidence) -> tuple[Cause, str] | None:
-    """Why outputs or gradients differ, or an error was raised, and what it is about; None: not decided."""
+    """Returns the cause of other outputs or gradients, or of an error, and what it is about; None if undecided."""
     return _by(RULES, evidence) or _by_state(evidence) or _by(WITHOUT_STATES, evidence)
 
 
@@ -272,7 +275,7 @@ def _by(rules: Sequence[tuple[Cause, ComputationRule]], evidence: Evidence) -> t
 
 
 def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
-    """What the recomputation found changed is why it computes something else."""
+    """Returns the cause and the name of a changed state that makes the recomputation compute something else."""
     for change in _suspects(evidence):
         change = states.in_container(change, evidence.entered)
         cause = states.cause_of_state(change, evidence)
@@ -282,11 +285,11 @@ def _by_state(evidence: Evidence) -> tuple[Cause, str] | None:
 
 
 _LIKELY_BESIDE = {BUFFER: 1, GRADIENT: 2}
-"""Kinds of states that change in most runs, and decide little."""
+"""Kinds of states that change in most runs, and so decide little."""
 
 
 def _suspects(e: Evidence) -> list[Change]:
-    """Changed states, those first from which the operator read that made something else."""
+    """Returns the changed states, beginning with those that the first differing operator read."""
     source = e.fork.source if e.fork is not None else ""
     again = e.fork.again.sources if e.fork is not None and e.fork.again is not None else ()
     # The forward read no gradient where there was none.

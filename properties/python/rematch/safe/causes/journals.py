@@ -1,4 +1,4 @@
-"""Causes that a recomputation shows beside its forward, without a plain run."""
+"""Finds causes from a recomputation and its forward, without a plain run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from rematch.safe.causes.cause import Diagnosis
 
 
 def cause_of(found: Comparison) -> Diagnosis | None:
-    """What the forward did to its recomputation. None where that is not decided: who wrote a state that the forward
-    left alone, from which generator an operator draws, or why one computes something else, does not show here."""
+    """Returns what the forward did to its recomputation. None if that is not decided: a journal does not show who wrote
+    a state that the forward left alone, from which generator an operator draws, or why it computes something else."""
     written = [state for state in found.states if state.name in found.advanced]
     if not written:
         return None

@@ -1,4 +1,4 @@
-"""Causes of memory that checkpointing does not save, or holds beside."""
+"""Causes of memory that checkpointing does not save, or that it holds in addition."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from rematch.safe.causes.cause import Cause
 KEEPS_MORE = Cause(
     "switch-keeps-more",
     "Its own switch makes the model hold more for the backward, not less",
-    "Look for what makes frozen parts keep a graph, such as hooks that make their outputs require grad, and for regions "
-    "that are smaller than what they are given.",
+    "Look for code that makes frozen parts keep a graph, such as hooks that make their outputs require grad, and for "
+    "regions that hold less than the inputs that they are given.",
 )
 GROWS = Cause(
     "memory-grows",
@@ -29,22 +29,22 @@ NO_LONGER = Cause(
 NOT_CHECKPOINTED = Cause(
     "not-checkpointed",
     "{name}: nothing is recomputed there, and nothing saved",
-    "Look at the condition before the call of checkpoint(): often it asks self.training, or stands in one of several "
-    "kinds of blocks alone.",
+    "Look at the condition before the call of checkpoint(): often it checks self.training, or only one of several "
+    "kinds of blocks has the call.",
 )
 PART_IS_KEPT = Cause(
     "part-not-checkpointed",
-    "{name}: parts of them are recomputed, and most of what is still held is held by the rest",
+    "{name}: only parts of them are recomputed, and the rest holds most of the memory that is still held",
     "Checkpoint the blocks as a whole, or the rest, too.",
 )
 MATCHES_NOTHING = Cause(
     "policy-matches-nothing",
     "The policy {name} keeps nothing, so that all is recomputed",
-    "Compare the operators that it was asked about with those that it names: overloads differ (aten.mm.default is "
-    "what a Linear without bias calls, aten.addmm.default what one with a bias does).",
+    "Compare the operators that it was asked about with those that it names: overloads differ (a Linear without bias "
+    "calls aten.mm.default, one with bias calls aten.addmm.default).",
 )
 MATCHES_ALL = Cause(
     "policy-keeps-all",
     "The policy {name} keeps what every operator returned, so that nothing is saved",
-    "Let it answer CheckpointPolicy.PREFER_RECOMPUTE for what is cheap.",
+    "Let it return CheckpointPolicy.PREFER_RECOMPUTE for cheap operators.",
 )

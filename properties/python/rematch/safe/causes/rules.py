@@ -1,5 +1,4 @@
-"""What the evidence says for a cause of a computation: each rule answers what the cause is about, None where it is not
-the one."""
+"""Rules that look for a cause of a computation: each returns what the cause is about, or None if it is not this one."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place
 
 
 def _absent(evidence: Evidence) -> list[Change]:
-    """Gradients that are there in the plain run alone."""
+    """Returns the gradients that only the plain run has."""
     return [c for c in evidence.differences if c.kind == "gradient" and c.after is None and c.before is not None]
 
 
@@ -39,13 +38,13 @@ def backward_within(e: Evidence) -> str | None:
 
 
 def _cut(e: Evidence) -> list[Traced]:
-    """The reentrant forwards, where gradients are lost."""
+    """Returns the reentrant forwards if gradients are lost, else none."""
     lost = _absent(e) or [c for c in _flags(e) if c.before] or "does not require grad and does not have" in e.error
     return [r for r in e.executions if r.reentrant and not r.recomputes] if lost else []
 
 
 def no_input(e: Evidence) -> str | None:
-    """A region without gradients computes with what trains, and no region before it lost them."""
+    """Holds if a region without gradients computes with trained tensors, and no region before it lost the gradients."""
     trains = {c.name for c in _absent(e)} or e.plain.values.keys()
     for region in _cut(e):
         if region.takes_grad and region.nested:
@@ -68,7 +67,7 @@ def nested_output(e: Evidence) -> str | None:
 
 
 def side_output(e: Evidence) -> str | None:
-    """What lies beside the outputs of a region has no gradient, but for what the recomputation itself goes on with."""
+    """Returns what a region leaves without a gradient beside its outputs, unless the recomputation goes on with it."""
     if not any(r.takes_grad for r in _cut(e)) or nested_output(e) is not None:
         return None
     goes_on = {states.whole(c.name) for c in e.entered} if e.fork is not None else set()
@@ -95,7 +94,7 @@ def not_preserved(e: Evidence) -> str | None:
 
 
 def sets_switch(e: Evidence) -> str | None:
-    """A switch of PyTorch that the forward itself leaves set otherwise."""
+    """Returns a switch of PyTorch that the forward itself leaves changed."""
     found = e.forward
     return (
         None
@@ -105,7 +104,7 @@ def sets_switch(e: Evidence) -> str | None:
 
 
 def shared(e: Evidence) -> str | None:
-    """Not what the forward itself has put somewhere, where the recomputation finds it."""
+    """Returns the error of a graph that is used twice, unless the forward stored what the recomputation then finds."""
     grown = any(isinstance(c.before, Extent) or (c.before is None and states.is_tensor(c.after)) for c in e.entered)
     return None if grown else text("backward through the graph a second time", "after they have already been freed")(e)
 
@@ -131,7 +130,7 @@ def entered(*kinds: str) -> ComputationRule:
 
 
 def cache(e: Evidence) -> str | None:
-    """What was empty is filled, and the recomputation leaves out the operators that made what is there now."""
+    """Returns a state that was empty and is filled, if the recomputation skips the operators that made its content."""
     if e.fork is None or not e.fork.skipped:
         return None
     filled: dict[str, list[Change]] = {}
@@ -152,7 +151,7 @@ def cache(e: Evidence) -> str | None:
 
 
 def input_written(e: Evidence) -> str | None:
-    """An input that the forward itself changed."""
+    """Returns an input that the forward itself changed."""
     names = [c.name for c in (*e.entered, *e.written) if c.kind == ARGUMENT and states.is_tensor(c.before)]
     refused = _LEAF_WRITTEN in e.error and e.reentrant
     wrote = e.fork is not None or "modified by an inplace operation" in e.error
@@ -162,7 +161,7 @@ def input_written(e: Evidence) -> str | None:
 
 
 def offloaded(e: Evidence) -> str | None:
-    """Not what gets lost with the tensor that hooks exchange."""
+    """Holds for offloading, unless an attribute is lost with the tensor that hooks replace."""
     lost = any(c.kind == TAG for c in e.entered)
     return "an input" if e.scenario.offload and e.right_otherwise and e.fork is not None and not lost else None
 
@@ -182,7 +181,7 @@ def text(*parts: str) -> ComputationRule:
 
 
 def ragged(e: Evidence) -> str | None:
-    """The same but for the symbol of a ragged size."""
+    """Holds if metadata differ only in the symbol of a ragged size."""
     symbols = re.findall(r"torch\.Size\(\[[^\]]*\b(j\d+)\b", e.error) if "different metadata" in e.error else []
     return "" if len(set(symbols)) > 1 else None
 
@@ -216,7 +215,7 @@ def unfilled(e: Evidence) -> str | None:
 
 
 def hook_of_parameter(e: Evidence) -> str | None:
-    """All that differs are gradients of parameters with hooks, and nothing else was computed."""
+    """Holds if only gradients of parameters with hooks differ, and nothing else was computed."""
     computed = [c for c in e.differences if c.kind in (GRADIENT, OUTPUT, "flag")]
     names = [c.name.removeprefix("gradient of ") for c in computed]
     hooks = [e.plain.values.get(HOOKS + name) for name in names]
@@ -225,7 +224,7 @@ def hook_of_parameter(e: Evidence) -> str | None:
 
 
 def kernel_by_mode(e: Evidence) -> str | None:
-    """The same operator of the same operands, or another kernel of the same attention."""
+    """Returns an operator that computes something else from the same operands, or another attention kernel."""
     if not _modes_differ(e) or e.fork is None:
         return None
     ops = [op for op in (e.fork.first, e.fork.again) if op is not None]
@@ -236,7 +235,7 @@ def kernel_by_mode(e: Evidence) -> str | None:
 
 
 def grad_mode(e: Evidence) -> str | None:
-    """Another operator runs. The same one with other operands has them from elsewhere."""
+    """Holds if another operator runs. If the same one runs with other operands, those came from elsewhere."""
     if input_written(e) is not None or kernel_by_mode(e) is not None:
         return None
     answers = [c.name for c in e.differences if c.kind == OUTPUT and not states.is_tensor(c.before)]
@@ -248,7 +247,8 @@ def grad_mode(e: Evidence) -> str | None:
 
 
 def switch(e: Evidence) -> str | None:
-    """Later steps compute with other weights where gradients differ. What fails before any recomputation is a forward."""
+    """Returns an output that differs, or that the forward fails before anything is recomputed; outputs of later steps are
+    left out, as their weights differ where gradients do."""
     fails = ["it raises an error" for c in e.differences if c.kind == "error" and e.again is None]
     outputs = [c.name for c in e.differences if c.kind == "output" and not re.search(r", step [1-9]", c.name)] or fails
     return outputs[0] if e.target.switch is not None and e.fork is None and outputs else None

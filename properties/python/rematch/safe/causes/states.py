@@ -1,4 +1,4 @@
-"""Causes of states that end as other than after the plain run: the forward ran once more than planned."""
+"""Causes of states that differ from those after the plain run: the forward ran once more than planned."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from rematch.safe.values import Extent, Identity, Position
 
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
-    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), with a class that has "
-    "__enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of the "
-    "checkpoint."
+    "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), where Recomputing is a "
+    "class with __enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of "
+    "the checkpoint."
 )
 _OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
 _PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
@@ -51,8 +51,8 @@ INSTANCE_NORM = Cause(
 )
 SPECTRAL_NORM = Cause(
     "spectral-norm",
-    "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, "
-    "so that the weight of the recomputation is another one",
+    "Spectral norm takes another step of its power iteration ({name}) when it is recomputed, so that the "
+    "recomputation uses another weight",
     "Leave the layer out of the checkpoint.",
 )
 OBSERVER = Cause(
@@ -70,11 +70,11 @@ BUFFER_AVERAGE = Cause(
 BUFFER_REPLACED = Cause("buffer-cache", "The forward extends the buffer {name}, and extends it twice", GUARD)
 WEIGHT_WRITTEN = Cause(
     "parameter-written",
-    "The forward writes to the parameter {name}: it does so twice, and gradients belong to other weights",
+    "The forward writes to the parameter {name}, and writes twice, so that gradients belong to other weights",
     "Change weights between steps, not in the forward; or use torch.nn.utils.parametrize.",
 )
 COUNTER = Cause("counter", "The forward counts in {name}, and counts twice", GUARD)
-FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another one", _PASS)
+FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another value", _PASS)
 COLLECTOR = Cause(
     "collected-twice",
     "The forward adds to {name}, and adds twice",
@@ -100,22 +100,22 @@ CLASS_STATE = Cause("class-attribute", "The forward changes {name}, which all ob
 CLOSED_OVER = Cause("closure-changed", "{name} is a variable that the function closes over, and it changes", _PASS)
 ARGUMENT_GROWS = Cause(
     "argument-cache",
-    "The forward appends to {name}, a container that is handed in (such as a key-value cache), and appends twice",
+    "The forward appends to {name}, a container that is passed in (such as a key-value cache), and appends twice",
     "Switch the cache off in training (use_cache=False), or return the new entries and append them outside.",
 )
 ARGUMENT_WRITTEN = Cause(
     "argument-written",
     "The forward writes to {name} in place; the recomputation starts from what the forward left",
-    "Write to a copy: clone() it first, or use the operator that is not in place.",
+    "Write to a copy: clone() it first, or use the out-of-place operator.",
 )
 ARGUMENT_CHANGED = Cause(
     "argument-changed",
-    "The forward changes {name}, an object that is handed in, and changes it twice",
+    "The forward changes {name}, an object that is passed in, and changes it twice",
     "Return what changes, and apply it outside of the checkpoint.",
 )
 ARGUMENT_CONSUMED = Cause(
     "argument-consumed",
-    "The forward takes elements out of {name}, a container that is handed in, and the recomputation finds them gone",
+    "The forward takes elements out of {name}, a container that is passed in, and the recomputation finds them gone",
     "Read without taking: get() in place of pop(), or work on a copy, dict(options).",
 )
 RETURNED_CHANGED = Cause(
@@ -125,9 +125,9 @@ RETURNED_CHANGED = Cause(
 )
 TAG_LOST = Cause(
     "tag-lost",
-    "{name}, a Python attribute of a tensor that is handed in, is missing in the recomputation, which gets a copy of "
-    "the tensor: the reentrant variant detaches it, and hooks of saved tensors may exchange it",
-    "Pass what hangs on the tensor as an argument of its own.",
+    "{name}, a Python attribute of a tensor that is passed in, is missing in the recomputation, which gets a copy of "
+    "the tensor: the reentrant variant detaches it, and hooks of saved tensors may replace it",
+    "Pass the attribute as a separate argument.",
 )
 TAG_CHANGED = Cause(
     "tag-changed",
@@ -170,33 +170,33 @@ OWN_GENERATOR = Cause(
 )
 SEEDED = Cause(
     "seed-in-forward",
-    "The forward sets a seed ({name}), and sets it again when it is recomputed: what is drawn after the backward was "
-    "drawn before",
+    "The forward sets a seed ({name}), and sets it again when it is recomputed: numbers drawn after the backward "
+    "repeat earlier ones",
     "Draw from a generator made for it, random.Random(seed) or numpy.random.default_rng(seed).",
 )
 EARLY_STOP = Cause(
     "early-stop",
-    "The forward puts {name} back when it is done; the recomputation stops before, as soon as it has what the backward "
-    "needs",
+    "The forward puts {name} back at its end; the recomputation stops before that, as soon as it has what the "
+    "backward needs",
     "Put it back in a finally block or a context manager; or run the forward within set_checkpoint_early_stop(False).",
 )
 IN_BACKWARD = Cause(
     "changed-in-backward",
     "{name} changes during the backward (by a hook, an optimizer, the accumulation of gradients): a recomputation "
-    "reads what it has become by then, and in reentrant checkpoints hooks of parameters run once for each region",
-    "Change it after backward() has returned; what a forward reads of it, pass in as an argument.",
+    "reads the changed value, and in reentrant checkpoints hooks of parameters run once for each region",
+    "Change it after backward() has returned, and pass in as an argument what a forward reads of it.",
 )
 BETWEEN = Cause(
     "changed-before-backward",
     "The caller of the checkpoint changes {name} between the forward and the backward, and the recomputation reads "
     "another value",
-    "Pass it in as an argument, leave it until backward() has returned, or enter what exchanges it, such as "
+    "Pass it in as an argument, leave it unchanged until backward() has returned, or replace it, for instance with "
     "torch.func.functional_call(), within the function that is checkpointed.",
 )
 OVERTAKEN = Cause(
     "changed-by-later-forward",
     "A later forward changes {name} before the backward of an earlier one, whose recomputation reads the later value",
-    "Run the backward of each forward before the next one, or pass in as an argument what depends on {name}.",
+    "Run the backward of each forward before the next forward, or pass what depends on {name} in as an argument.",
 )
 LEFT_BY_EARLIER = Cause(
     "left-by-earlier-forward",
@@ -206,9 +206,9 @@ LEFT_BY_EARLIER = Cause(
 )
 LOSSY_HOOKS = Cause(
     "hooks-change-values",
-    "Hooks of saved tensors give {name} back with other values: gradients depend on which tensors are saved, and a "
+    "Hooks of saved tensors return {name} with other values: gradients depend on which tensors are saved, and a "
     "checkpoint saves others than the plain run",
-    "Use hooks that give back the values that they took, such as torch.autograd.graph.save_on_cpu().",
+    "Use hooks that return the values that they got, such as torch.autograd.graph.save_on_cpu().",
 )
 TORCH_RANDOM = Cause(
     "random-state-moves",
@@ -218,13 +218,13 @@ TORCH_RANDOM = Cause(
 
 
 def whole(name: str) -> str:
-    """The container of an element, by name."""
+    """Returns the name of the container of an element."""
     name = re.sub(r"^what (.*) holds$", r"\1", unnumbered(name))
     return re.sub(r"(\[[^\]]*\])+$", "", name)
 
 
 def unnumbered(name: str) -> str:
-    """Without the step, the microbatch or the forward."""
+    """Returns a name without its step, microbatch or forward."""
     return re.sub(r", (step|microbatch|forward) \d+$", "", name)
 
 
@@ -249,7 +249,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def _counts(change: Change, evidence: Evidence) -> bool:
-    """Integers, and single floats that are whole before and after."""
+    """Whether a state is an integer tensor, or a single float that is whole before and after."""
     # Differences hold tensors, where what a region found holds digests.
     change = next((c for c in evidence.differences if c.name == change.name), change)
     before, after = change.before, change.after
@@ -260,7 +260,7 @@ def _counts(change: Change, evidence: Evidence) -> bool:
 
 
 def _counts_up(change: Change, evidence: Evidence) -> bool:
-    """Numbers of which none goes back where they are parts of one container."""
+    """Whether a number changed, and none of the numbers in its container decreased."""
     if not (_number(change.before) and _number(change.after)):
         return False
     beside = [c for c in evidence.differences if whole(c.name) == whole(change.name) and c.name.endswith("]")]
@@ -298,7 +298,7 @@ def _lost(change: Change, evidence: Evidence) -> bool:
 
 
 def _carried(change: Change, evidence: Evidence) -> bool:
-    """Whether the first forward makes a tensor, or each a larger one."""
+    """Whether the first forward makes a tensor, or each forward a larger one."""
     made = (c.before is None and is_tensor(c.after) for c in (change, *evidence.written) if c.name == change.name)
     return not _added(change) and (any(made) or _grown(change, evidence))
 
@@ -337,7 +337,7 @@ def _by(test: Callable[[Change], bool]) -> StateRule:
 
 
 def _but(rule: StateRule, *others: StateRule) -> StateRule:
-    """Where `rule` holds, and none of the others."""
+    """Returns a rule that holds if `rule` does and none of the others."""
     return lambda c, e: rule(c, e) and not any(other(c, e) for other in others)
 
 
@@ -383,8 +383,7 @@ RULES: Sequence[tuple[Cause, tuple[str, ...], StateRule]] = (
     (LAZY, (ATTRIBUTE,), _but(_lazy, *_own)),
     (STATISTIC, (ATTRIBUTE,), _but(_by(_tensors), *_own)),
 )
-"""Causes, the kinds of states that they are asked about, and their rules, which exclude each other: their order means
-nothing."""
+"""Causes, the kinds of states that they apply to, and their rules, which exclude each other: order means nothing."""
 
 _OTHERWISE = {
     GENERATOR: OWN_GENERATOR,
@@ -400,11 +399,11 @@ _OTHERWISE = {
     CLOSURE: CLOSED_OVER,
     ATTRIBUTE: OTHER_STATE,
 }
-"""What a change of a kind is where no rule holds."""
+"""The cause of a change of each kind if no rule holds."""
 
 
 def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
-    """Why a state differs; None where it is no state."""
+    """Returns why a state differs; None if it is not a state."""
     name = unnumbered(change.name)
     if name in evidence.stopped:
         return EARLY_STOP
@@ -423,16 +422,16 @@ def cause_of_state(change: Change, evidence: Evidence) -> Cause | None:
 
 
 def _right_alone(evidence: Evidence) -> bool:
-    """Whether what is computed differs, and does not where one forward comes before one backward."""
+    """Whether outputs or gradients differ, but not when one forward comes before one backward."""
     computed = {unnumbered(c.name) for c in evidence.differences if c.kind in (OUTPUT, GRADIENT)}
     return bool(computed) and computed.isdisjoint(evidence.differ_alone)
 
 
 def in_container(change: Change, among: Sequence[Change]) -> Change:
-    """The change of how much a container holds, where a change of an element follows from it."""
+    """Returns the change of a container's size if the change of an element follows from it, else `change`."""
     name = whole(change.name)
     return next((c for c in among if c.name == name and _contains(c)), change)
 
 
 _OF_ANY = (GENERATOR, MODE, TAG)
-"""Kinds of states whose causes do not depend on who changes them."""
+"""Kinds of states whose cause does not depend on who changes them."""
