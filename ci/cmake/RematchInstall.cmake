@@ -28,7 +28,6 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/properties/python/rematch
   PATTERN "__pycache__" EXCLUDE
   PATTERN "test_*.py" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/properties/subjects/PROTOCOL.md
-  ${PROJECT_SOURCE_DIR}/properties/subjects/protocol.schema.json
   DESTINATION ${CMAKE_INSTALL_DATADIR}/rematch COMPONENT program)
 
 install(EXPORT rematchTargets NAMESPACE rematch::

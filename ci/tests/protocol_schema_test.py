@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""properties/subjects/protocol.schema.json describes what the harness and its subjects really say.
+"""The schema of the protocol describes what the harness and its subjects really say.
 
   protocol_schema_test.py REMATCH    the built program
 """
@@ -18,8 +18,8 @@ import jsonschema
 
 ROOT = Path(__file__).resolve().parents[2]
 SUBJECTS = ROOT / "properties" / "subjects"
-SCHEMA = json.loads((SUBJECTS / "protocol.schema.json").read_text())
 REMATCH = str(Path(sys.argv.pop()).resolve())
+SCHEMA = json.loads(subprocess.run([REMATCH, "serve", "--schema"], capture_output=True, check=True).stdout)
 PYTORCH = shlex.join([sys.executable, "-m", "rematch", "pytorch"])
 
 LARGE = {"format": 1, "seed": 3, "input": [1, 300000], "layers": [{"kind": "tanh"}, {"kind": "dropout", "p": 0.5}],

@@ -67,7 +67,7 @@ class Worked(unittest.TestCase):
 
     def test_every_diff_is_short(self):
         self.assertEqual([name for name, diff in worked().items() if diff.count("\n") > LONGEST], [])
-        self.assertEqual(len(worked()), 5)
+        self.assertEqual(len(worked()), 6)
 
     def test_every_source_that_a_diff_touches_compiles(self):
         touched = [f for diff in worked().values() for f in re.findall(r"(?m)^\+\+\+ b/(\S+\.cpp)$", diff)]
@@ -87,6 +87,7 @@ class Worked(unittest.TestCase):
         self.assertIn("enough-draws\n", run(program, "laws"))
         self.assertRegex(self.hunt(program, "engine", "2000"), r"doubled +[\d.]+ ?%")
         self.assertIn("E7", run(program, "faults", "--fault", "E7", "--seeds", "3"))
+        self.assertIn('"dims": {', run(program, "serve", "--schema"))
         self.assertIn("keeps 128 bytes", run(build / "bin" / "rematch-scenario", "input_kept"))
 
 

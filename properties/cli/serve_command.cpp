@@ -9,6 +9,7 @@
 #include "properties/output/terminal.h"
 #include "properties/record/json.h"
 #include "properties/subjects/answers.h"
+#include "properties/subjects/schema.h"
 
 namespace rematch::cli {
 namespace {
@@ -78,8 +79,14 @@ int serve(const SubjectChoice& choice) {
 
 void declare_serve(Command& command) {
   auto choice = std::make_shared<SubjectChoice>();
+  auto schema = std::make_shared<bool>(false);
   choice->add_options(command);
-  command.runs([choice] { return serve(*choice); });
+  command.add_flag("--schema", *schema, "Print the JSON schema of the protocol, and answer nobody");
+  command.runs([choice, schema] {
+    if (!*schema) return serve(*choice);
+    print_out(protocol_schema());
+    return static_cast<int>(kHeld);
+  });
 }
 
 }  // namespace
@@ -87,7 +94,9 @@ void declare_serve(Command& command) {
 const CommandEntry serve_command{
     .name = "serve",
     .summary = "Answer as a subject in another process, by the protocol on descriptors 3 and 4",
-    .examples = "  rematch check --subject \"rematch serve\" --cases 300",
+    .examples =
+        "  rematch check --subject \"rematch serve\" --cases 300\n"
+        "  rematch serve --schema > protocol.schema.json",
     .declare = declare_serve,
 };
 

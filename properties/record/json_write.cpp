@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr std::uint64_t kExactInDouble = std::uint64_t{1} << 53;
 
-/// Writes the fields of one object, those that differ from `usual`.
+/// Writes the fields of one object.
 class RecordWriter {
  public:
   explicit RecordWriter(std::string& out) : out_(out) { out_ += '{'; }
@@ -80,21 +80,12 @@ class RecordWriter {
 
 template <class Entry>
 void write_entry(const Entry& entry, std::string& out) {
-  // fields() takes what a reader fills in: neither copy is changed here.
-  Entry copy = entry;
-  Entry usual;
-  std::array<const void*, 16> defaults{};
-  std::size_t count = 0;
-  const auto take_default = [&](std::string_view, const auto& value) {
-    defaults[count++] = &value;
-  };
-  entries::fields(take_default, usual);
+  const Entry usual;
   RecordWriter writer(out);
-  std::size_t next = 0;
-  const auto put = [&]<class Value>(std::string_view name, const Value& value) {
-    if (!(value == *static_cast<const Value*>(defaults[next++]))) writer.put(name, value);
+  const auto put = [&](std::string_view name, const auto& value, const auto& usual_value) {
+    if (value != usual_value) writer.put(name, value);
   };
-  entries::fields(put, copy);
+  entries::fields(put, entry, usual);
   writer.close();
 }
 

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <string_view>
+#include <type_traits>
 
+#include "properties/record/entries.h"
 #include "properties/record/mixed.h"
 
 namespace rematch {
@@ -43,26 +46,28 @@ class Hasher {
 // Bytes enter the hash as little-endian words.
 static_assert(std::endian::native == std::endian::little);
 
-void add_random(Hasher& h, const Record& r) {
-  h.add(r.draws.size());
-  for (const Draw& d : r.draws) {
-    h.add(d.step, d.microbatch, d.layer, d.execution, d.stream, d.offset, d.elements, d.hash);
-  }
-  h.add(r.streams.size());
-  for (const StreamReading& s : r.streams) {
-    h.add(s.moment, s.step, s.microbatch, s.stream, s.seed, s.offset);
-  }
+/// Numbers come before texts.
+template <class Entry>
+void add_entry(Hasher& h, const Entry& entry) {
+  entries::fields(
+      [&]<class Value>(std::string_view, const Value& value) {
+        if constexpr (!std::is_same_v<Value, std::string>) h.add(value);
+      },
+      entry);
+  entries::fields(
+      [&]<class Value>(std::string_view, const Value& value) {
+        if constexpr (std::is_same_v<Value, std::string>) h.add_text(value);
+      },
+      entry);
 }
 
-void add_counts(Hasher& h, const Record& r) {
-  h.add(r.executions.size());
-  for (const ExecutionCount& e : r.executions)
-    h.add(e.step, e.microbatch, e.layer, e.count, e.computed);
-  h.add(r.hooks.size());
-  for (const HookCount& k : r.hooks) h.add(k.step, k.microbatch, k.parameter, k.count);
-  h.add(r.grad_flags.size());
-  for (const GradFlag& g : r.grad_flags)
-    h.add(g.step, g.microbatch, g.layer, g.output, g.requires_grad);
+template <class... Entries>
+void add_lists(Hasher& h, const std::vector<Entries>&... lists) {
+  const auto add_list = [&](const auto& list) {
+    h.add(list.size());
+    for (const auto& entry : list) add_entry(h, entry);
+  };
+  (add_list(lists), ...);
 }
 
 }  // namespace
@@ -70,41 +75,22 @@ void add_counts(Hasher& h, const Record& r) {
 void Record::clear() {
   observations.clear();
   data.clear();
-  draws.clear();
-  values.clear();
-  streams.clear();
-  bytes.clear();
-  live.clear();
-  held.clear();
-  executions.clear();
-  hooks.clear();
-  grad_flags.clear();
-  peak_bytes = 0;
-  reserved_bytes = 0;
+  entries::lists([](std::string_view, auto& list) { list.clear(); }, *this);
+  entries::scalars([](std::string_view, std::int64_t& value) { value = 0; }, *this);
   error.reset();
   trial.reset();
-  promises.clear();
-  units.clear();
-  shards.clear();
-  collectives.clear();
-  timeline.clear();
-  agreements.clear();
 }
 
 std::uint64_t Record::hash() const {
   Hasher h;
   h.add(observations.size());
   for (const Observation& o : observations) {
-    h.add(o.quantity, o.step, o.microbatch, o.index, o.present, o.requires_grad, o.dtype, o.offset,
-          o.bytes, o.shape.rank());
+    add_entry(h, o);
+    h.add(o.offset, o.bytes, o.shape.rank());
     for (const std::int64_t extent : o.shape.dims()) h.add(extent);
   }
   h.add_bytes(data);
-  add_random(h, *this);
-  h.add(bytes.size());
-  for (const ByteReading& b : bytes) {
-    h.add(b.moment, b.step, b.microbatch, b.saved, b.temporaries, b.retained, b.offloaded);
-  }
+  add_lists(h, draws, streams, bytes);
   h.add(live.size());
   for (const LiveReading& l : live) {
     // All fit: case/rules.cpp limits layers, steps and microbatches.
@@ -116,17 +102,10 @@ std::uint64_t Record::hash() const {
     h.add(place, static_cast<std::uint64_t>(l.execution) << 40 ^ l.entered, l.live, l.peak,
           l.offloaded);
   }
-  add_counts(h, *this);
+  add_lists(h, executions, hooks, grad_flags);
   h.add(peak_bytes, error.has_value());
-  if (error) {
-    h.add_text(error->kind);
-    h.add_text(error->message);
-  }
-  if (trial) {
-    h.add(trial->failed, trial->left_bytes);
-    h.add_text(trial->message);
-    h.add_text(trial->left_behind);
-  }
+  if (error) add_entry(h, *error);
+  if (trial) add_entry(h, *trial);
   for (const PromiseReading& p : promises) {
     if (!p.broken.empty()) h.add_text(p.broken);
   }
@@ -135,8 +114,7 @@ std::uint64_t Record::hash() const {
 
 std::uint64_t Record::exact_hash() const {
   Hasher h;
-  add_random(h, *this);
-  add_counts(h, *this);
+  add_lists(h, draws, streams, executions, hooks, grad_flags);
   return h.value();
 }
 

@@ -13,16 +13,16 @@
 namespace rematch {
 
 enum class Quantity : std::uint8_t {
-  output,              ///< Model outputs of one forward; index = position in live[layers].
+  output,              ///< Each output of a forward; index = position in live[layers].
   loss,                ///< One scalar per forward.
-  input_gradient,      ///< After the step's backwards, per microbatch.
+  input_gradient,      ///< Of each input of a forward, after its backwards; index = input.
   parameter_gradient,  ///< After the step's backwards, before the optimizer; index = parameter.
   parameter,           ///< After the optimizer step.
   buffer,              ///< After the optimizer step; index = buffer.
   reevaluation,        ///< Main output of the last forward, on a new input, in eval mode.
 };
 
-/// One array at one point of the run. Its bytes are in Record::data.
+/// One array at one point of the run.
 struct Observation {
   Quantity quantity{};
   int step = 0;
@@ -51,7 +51,7 @@ struct Draw {
 };
 
 /// A tensor that an op of a layer returned, or that the graph saved, in one execution of the layer.
-/// `index` numbers the results of that execution, or its saved tensors.
+/// `index` numbers the results of that execution, its outputs first, or its saved tensors.
 struct LayerValue {
   int step = 0;
   int microbatch = 0;
@@ -71,7 +71,7 @@ struct LayerValue {
 
 enum class Moment : std::uint8_t { after_forward, after_backward, after_step };
 
-/// State of one random stream at one moment of the run.
+/// State of one random stream at one moment of the run. `seed` may be a hash of the state.
 struct StreamReading {
   Moment moment{};
   int step = 0;
@@ -99,10 +99,11 @@ struct ByteReading {
 };
 
 enum class Event : std::uint8_t {
-  layer,     ///< A layer has run, or a recomputation has stopped in it. Its operands are still
-             ///< held.
-  node,      ///< A backward has run a node, released what it saved (unless the graph is retained),
-             ///< and passed its gradients on.
+  /// A layer has run, or a recomputation has stopped in it. Its operands are still held.
+  layer,
+  /// A backward has run a node, released what it saved (unless the graph is retained), and passed
+  /// its gradients on. In Record::held: the backward of a layer begins.
+  node,
   gradient,  ///< A leaf has taken its gradient.
   forward,   ///< A forward is over; its outputs and its target are still held.
   backward,  ///< A backward is over; the loss, and with it the graph, is still held.
@@ -131,7 +132,8 @@ struct LiveReading {
   friend bool operator==(const LiveReading&, const LiveReading&) = default;
 };
 
-/// `count`: how often layer `layer` was entered for one forward, including recomputations.
+/// `count`: how often layer `layer` was entered for one forward, including recomputations; every
+/// layer has one.
 /// `computed`: how often it computed. It does not compute when a policy kept its results, or when
 /// its outputs are not new tensors (views, in-place ops, identities).
 struct ExecutionCount {
@@ -152,7 +154,7 @@ struct HookCount {
   friend bool operator==(const HookCount&, const HookCount&) = default;
 };
 
-/// requires_grad of one model value after a layer's first execution.
+/// Whether an output of a layer requires a gradient after the layer's first execution.
 struct GradFlag {
   int step = 0;
   int microbatch = 0;
@@ -255,7 +257,7 @@ struct CollectiveReading {
 };
 
 struct RecordedError {
-  std::string kind;  ///< "invalid_argument", "checkpoint_error", "out_of_memory", ...
+  std::string kind;  ///< Such as "invalid_argument", "checkpoint_error" or "out_of_memory".
   std::string message;
 };
 
@@ -275,7 +277,10 @@ double element_of(DType dtype, const std::byte* at);
 
 /// Everything observable of one run.
 struct Record {
+  /// At most 65,536. In JSON each has its `shape`, and its elements as `data` in base64, or `"as":
+  /// true` for the bits that the same array had in the run before of the same case.
   std::vector<Observation> observations;
+  /// The elements of all of them.
   std::vector<std::byte> data;
   std::vector<Draw> draws;
   /// Recorded in checkpointed runs, and in plain runs on request. Not part of the hash, because the
@@ -285,8 +290,8 @@ struct Record {
   std::vector<ByteReading> bytes;
   std::vector<LiveReading> live;
   /// The same of the memory that forwards and recomputations make, layer by layer, without that of
-  /// gradients, parameters and states: events layer, forward, backward and step, with readings when
-  /// a layer is entered and left, and no peaks within. Not part of the hash, because when memory is
+  /// gradients, parameters and states: no events gradient and graph, readings when a layer is
+  /// entered and left, and no peaks within. Not part of the hash, because when memory is
   /// let go may depend on the runs before.
   std::vector<LiveReading> held;
   std::vector<ExecutionCount> executions;

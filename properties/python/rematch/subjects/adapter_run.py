@@ -180,8 +180,8 @@ class Run(Steps):
             # last bits, which other laws judge, and tell any two draws apart.
             noise = np.round(y - self.framework.numpy(operand), 3) + 0
             drawn = y != 0 if spec.kind == "dropout" else noise
-            more = {"execution": execution, "stream": spec.stream, **place.where}
-            self.record.draw(layer, y.size, hash64(drawn.tobytes()), **more)
+            more = {"layer": layer, "execution": execution, "stream": spec.stream, **place.where}
+            self.record.add("draws", elements=y.size, hash=hash64(drawn.tobytes()), **more)
         place.draws.clear()
 
     def update(self) -> None:
@@ -216,7 +216,7 @@ class Run(Steps):
     def _enter(self, layer: int) -> None:
         place = self.framework.place
         if place is not None:
-            self.record.ran(layer, place.executions[layer], **place.where)
+            self.record.add("live", event="layer", layer=layer, execution=place.executions[layer], **place.where)
             place.executions[layer] += 1
 
     def _drew(self, layer: int, operand: Any, output: Any) -> None:

@@ -1,13 +1,15 @@
 """Cases as the harness sends them, with their defaults filled in.
 
-`properties/case/case.h` and `properties/layers/spec.h` say what each field means.
+`properties/REFERENCE.md` says what each field means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar
 
 ValueRef = tuple[int, int]
@@ -19,95 +21,48 @@ PROMISE = "promise"
 """The option that names the promise which a case tries."""
 
 
-@dataclass(frozen=True)
-class Layer:
-    """One layer. Its first operand is output 0 of the layer before it."""
+FIELDS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("fields.json").read_text())
+"""The fields of a case's structs and of a record's lists with their defaults, None where they must be given:
+`ci/maintain/reference` takes them from the harness."""
 
-    kind: str
-    features: int = 0
-    vocabulary: int = 0
-    kernel: int = 0
-    stride: int = 1
-    padding: int = 0
-    groups: int = 1
-    heads: int = 1
-    experts: int = 0
-    top: int = 1
-    kept: int = 0
-    p: float = 0.0
-    bias: bool = True
-    in_place: bool = False
-    causal: bool = False
-    fused: bool = False
-    fp8: bool = False
-    frozen: bool = False
-    tied_to: int = -1
-    stream: int = 0
-    layer: str = ""
-    """Declaration of a custom layer."""
-    eval: bool = False
-    """Whatever the model does."""
-    operands: tuple[ValueRef, ...] = ()
-    """The operands after the first; `from` in JSON."""
+
+def _struct(name: str, **parts: Any) -> Any:
+    """The base of a class that has the fields of a struct of a case, and `parts` with their defaults."""
+    usual = {own: (own, Any) if value is None else (own, Any, value) for own, value in FIELDS[name].items()}
+    usual |= {part: (part, Any, value) for part, value in parts.items()}
+    return make_dataclass(name, sorted(usual.values(), key=len), frozen=True)
+
+
+class Layer(_struct("layer", operands=())):
+    """One layer. Its first operand is output 0 of the layer before it; `operands` are the others, `from` in JSON."""
 
     def trains(self, train: bool) -> bool:
         """Whether it is in train mode, in a model that is or is not."""
         return train and not self.eval
 
 
-@dataclass(frozen=True)
-class Keep:
+class Keep(_struct("keep")):
     """Results of an op that a selective policy keeps: the index-th of a segment, -1 for all."""
 
-    op: str
-    index: int = -1
 
-
-@dataclass(frozen=True)
-class Choice:
+class Choice(_struct("checkpoint", keep=())):
     """The options of one checkpoint."""
-
-    variant: str = "non_reentrant"
-    preserve_rng: bool = True
-    early_stop: bool = True
-    determinism: str = "metadata"
-    keep: tuple[Keep, ...] = ()
-    arguments: str = "tensors"
-    """How the segment is handed its tensors."""
-    nested_outputs: bool = False
-    """It returns them in a dictionary."""
 
     @property
     def reentrant(self) -> bool:
         return self.variant == "reentrant"
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(_struct("segment", choice=Choice(), nested=())):
     """Layers begin to end - 1 run in one checkpoint, those of `nested` in further ones within."""
 
-    begin: int
-    end: int
-    choice: Choice = Choice()
-    nested: tuple[Segment, ...] = ()
 
-
-@dataclass(frozen=True)
-class Sequential:
+class Sequential(_struct("sequential", choice=Choice())):
     """checkpoint_sequential() cuts the model into that many segments."""
 
-    segments: int = 1
-    last_stored: bool = True
-    choice: Choice = Choice()
 
-
-@dataclass(frozen=True)
-class Plan:
+class Plan(_struct("plan", sequential=None, segments=())):
     """Either `sequential` or `segments`; layers outside of segments run plain."""
-
-    sequential: Sequential | None = None
-    segments: tuple[Segment, ...] = ()
-    offload: bool = False
 
     def cut(self, layers: int) -> tuple[Segment, ...]:
         """The segments of a model of so many layers."""
@@ -121,48 +76,12 @@ class Plan:
         return tuple(Segment(b, e, whole.choice) for b, e in list(zip(begins, ends, strict=True))[:count])
 
 
-@dataclass(frozen=True)
-class Protocol:
+class Protocol(_struct("protocol")):
     """Training and evaluation of the model."""
 
-    steps: int = 1
-    microbatches: int = 1
-    forwards_first: bool = False
-    backwards: int = 1
-    partial: bool = False
-    auxiliary_losses: bool = False
-    prior_gradients: bool = False
-    zero_grad: bool = True
-    train: bool = True
-    input_requires_grad: bool = False
-    further_inputs_with_grad: int = 0
-    loss: str = "mse"
-    optimizer: str = "sgd"
-    learning_rate: float = 0.05
-    momentum: float = 0.0
-    clip: float = 0.0
-    loss_scale: float = 0.0
-    reevaluate: bool = False
-    autocast: str = "off"
-    cast_cache: bool = True
-    inject: str = "none"
-    inject_layer: int = 0
 
-
-@dataclass(frozen=True)
-class Case:
-    """Everything that decides a run."""
-
-    input: tuple[int, ...]
-    layers: tuple[Layer, ...]
-    further_inputs: int = 0
-    seed: int = 0
-    dtype: str = "float32"
-    data: str = "normal"
-    plan: Plan = Plan()
-    protocol: Protocol = Protocol()
-    options: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """Options of the subject that do not have their first value."""
+class Case(_struct("case", plan=Plan(), protocol=Protocol(), options=field(default_factory=dict, hash=False))):
+    """Everything that decides a run. `options` are those of the subject that do not have their first value."""
 
     @property
     def takes_tokens(self) -> bool:

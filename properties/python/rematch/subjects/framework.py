@@ -130,7 +130,7 @@ class Framework(Description, Subject):
             return
         promise = request.case.options.get(PROMISE)
         if request.checkpointed and promise and not left:
-            record.promise(promise, self.broken(promise))
+            record.add("promises", name=promise, broken=self.broken(promise))
             left = self.put_back()
         if left and "error" not in record.to_json():
             record.error("LeftBehind", f"the run leaves settings changed: {left}")

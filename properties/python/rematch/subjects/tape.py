@@ -15,7 +15,7 @@ import numpy as np
 from rematch.subjects.case import PROMISE, Parameter
 from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.subjects.protocol import Request
-from rematch.subjects.records import Record, hash64, value_entry
+from rematch.subjects.records import Record, entry_of, hash64
 from rematch.subjects.source import parameter_names
 from rematch.subjects.steps import TrialError
 
@@ -229,7 +229,7 @@ class TapeRun(Run):
 
     def note_random_state(self, moment: str, **where: int) -> None:
         if moment == "after_step":
-            self.record.held("step", self._held(), **where)
+            self.record.add("held", event="step", live=self._held(), **where)
         for stream in self._streams:
             state = self.framework.stream_state(stream)
             self.record.stream(moment, state, stream=stream, **where)
@@ -276,22 +276,23 @@ class TapeRun(Run):
         place = self.framework.place
         if place is None or self.trial:
             return
-        where, execution = place.where, place.executions[layer] - 1
+        execution = place.executions[layer] - 1
+        where = {"layer": layer, **place.where}
         op = self.request.case.layers[layer].kind
         for index, y in enumerate(outputs):
             if execution == 0:
-                self.record.grad_flag(layer, index, self.framework.requires_grad(y), **where)
+                self.record.add("grad_flags", output=index, requires_grad=self.framework.requires_grad(y), **where)
             hashed = self._hash(y)
             more = {"op": op, "execution": execution, **self._memory_of(y), **where}
-            self.record.value(layer, index, hashed, **more)
+            self.record.add("values", index=index, hash=hashed, **more)
             if layer in self._drawing:
                 # Masks of the library's layers are seen only in their outputs.
-                self.record.draw(layer, int(y.size), hashed, execution=execution, **where)
+                self.record.add("draws", elements=int(y.size), hash=hashed, execution=execution, **where)
 
     def _saved(self, t: Any, kept: Kept) -> None:
         self._saves += 1
-        more = self._memory_of(t)
-        entry = value_entry(self._entered, self._saves, self._hash(t), saved=True, **more)
+        more = {"hash": self._hash(t), **self._memory_of(t)}
+        entry = entry_of("values", layer=self._entered, index=self._saves, saved=True, **more)
         self._kept.append((weakref.ref(kept), entry))
 
     def begin(self) -> None:
@@ -320,9 +321,9 @@ class TapeRun(Run):
         """Notes what graphs keep now, their tensors and whatever lies beside them: memory in use that is neither the
         model's nor the run's."""
         held, where = self._held(), place.where
-        self.record.bytes(moment, saved=held, retained=retained, **where)
+        self.record.add("bytes", moment=moment, saved=held, retained=retained, **where)
         if not retained:
-            self.record.held(moment.removeprefix("after_"), held, **where)
+            self.record.add("held", event=moment.removeprefix("after_"), live=held, **where)
 
     def forward(self, step: int, microbatch: int) -> Pending:
         pending = super().forward(step, microbatch)
@@ -331,7 +332,7 @@ class TapeRun(Run):
         # Tensors that a layer saved for nothing that its output depends on are gone by now.
         for kept, entry in self._kept if step == microbatch == 0 else ():
             if kept() is not None:
-                self.record.append_value(entry)
+                self.record.append("values", entry)
         self.note_bytes("after_forward", pending.place)
         return pending
 
@@ -339,7 +340,7 @@ class TapeRun(Run):
         if not self._seen:
             return {}
         found = self._seen.setdefault(self.framework.memory(t), (len(self._seen), t))
-        return {"memory": found[0], "size": self.framework.size(t)}
+        return {"memory": found[0], "bytes": self.framework.size(t)}
 
     def _hash(self, t: Any) -> str:
         return hash64(self.framework.numpy(t).tobytes())

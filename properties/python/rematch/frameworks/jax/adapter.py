@@ -149,7 +149,7 @@ class Jax(OnJax):
     def run(self, request: Request, record: Record) -> None:
         super().run(request, record)
         if request.checkpointed and POLICY in request.case.options and "error" not in record.to_json():
-            record.promise(POLICY, disobeyed(self, request))
+            record.add("promises", name=POLICY, broken=disobeyed(self, request))
 
     def backward(self, run: Run, pending: Pending) -> Any:
         if isinstance(pending, Pulled) and pending.pull is not None:

@@ -53,7 +53,7 @@ class Saved:
     """Layers, each with the bytes of an operation of its forward."""
 
     def note(self, record: Record, place: Place) -> None:
-        record.bytes("after_forward", saved=sum(self.sizes), step=place.step, microbatch=place.microbatch)
+        record.add("bytes", moment="after_forward", saved=sum(self.sizes), **place.where)
 
     def note_layers(self, record: Record) -> None:
         """Notes what layers save, unless others use it as well, and what they make."""
@@ -61,9 +61,9 @@ class Saved:
         for name, (size, users) in enumerate(zip(self.sizes, self.users, strict=True), 1):
             for layer in users:
                 if layer is not None and None not in users:
-                    record.value(layer, 0, _UNREAD, saved=True, memory=name, size=size)
+                    record.add("values", layer=layer, hash=_UNREAD, saved=True, memory=name, bytes=size)
         for name, (layer, size) in enumerate(self.made, name + 1):
-            record.value(layer, 0, _UNREAD, op="forward", memory=name, size=size)
+            record.add("values", layer=layer, hash=_UNREAD, op="forward", memory=name, bytes=size)
 
 
 WITHIN = "within({layer}, lambda: {expression})"
@@ -207,7 +207,7 @@ class Eager(Run):
         return sum(size for at, size in alive.items() if at not in around)
 
     def _note(self, moment: str, place: Place, around: Any) -> None:
-        self.record.bytes(moment, saved=self._alive(around), step=place.step, microbatch=place.microbatch)
+        self.record.add("bytes", moment=moment, saved=self._alive(around), **place.where)
 
 
 def _users(pull: Any, loss: Any) -> dict[int, set[int | None]]:

@@ -14,7 +14,7 @@ from rematch.frameworks.pytorch.watch import Saves
 from rematch.journal.operators import Operator, Operators, Reader
 from rematch.subjects.adapter_run import Run
 from rematch.subjects.protocol import Request
-from rematch.subjects.records import Record, value_entry
+from rematch.subjects.records import Record, entry_of
 
 _UNREAD = "0x0"
 """Stands for hashes that no law compares: recomputed values are not observed."""
@@ -44,7 +44,7 @@ class LayerSaves(Saves):
     def entry(self, t: Tensor, index: int, **rest: Any) -> dict[str, Any]:
         name, size = self._memory.name(t)
         assert self.layer is not None
-        return value_entry(self.layer, index, _UNREAD, memory=name, size=size, **rest)
+        return entry_of("values", layer=self.layer, index=index, hash=_UNREAD, memory=name, bytes=size, **rest)
 
     def _pack(self, t: Tensor) -> Kept:
         kept = super()._pack(t)
@@ -56,7 +56,7 @@ class LayerSaves(Saves):
         """Notes what layers saved that is there still: some save for nothing that their output depends on."""
         for kept, entry in self._kept:
             if kept() is not None and self.record is not None:
-                self.record.append_value(entry)
+                self.record.append("values", entry)
         self._kept.clear()
 
 
@@ -79,7 +79,7 @@ class TorchBackendRun(Run):
     def _made(self, layer: int, *outputs: Tensor) -> None:
         if self._saves.shows and self.framework.place is not None:
             for index, y in enumerate(outputs):
-                self.record.append_value(self._saves.entry(y, index, op="made"))
+                self.record.append("values", self._saves.entry(y, index, op="made"))
         self._saves.layer = None
 
     def differentiated(
@@ -112,15 +112,14 @@ class TorchBackendRun(Run):
     def _note(self, moment: str) -> None:
         place = self.framework.place
         assert place is not None
-        where = {"step": place.step, "microbatch": place.microbatch}
         # Layers hang in cycles, and so does the exception that ends a recomputation, which Keras hands on.
         gc.collect()
         self._saves.note_layers()
-        self._saves.note_bytes(moment, **where)
-        self.record.held(moment.removeprefix("after_"), self._memory.held(), **where)
+        self._saves.note_bytes(moment, **place.where)
+        self.record.add("held", event=moment.removeprefix("after_"), live=self._memory.held(), **place.where)
 
     def note_random_state(self, moment: str, **where: int) -> None:
         if moment == "after_step":
             gc.collect()
-            self.record.held("step", self._memory.held(), **where)
+            self.record.add("held", event="step", live=self._memory.held(), **where)
         super().note_random_state(moment, **where)

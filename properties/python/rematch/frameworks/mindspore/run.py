@@ -13,7 +13,7 @@ from mindspore.common.api import _pynative_executor
 from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description
 from rematch.subjects.protocol import Request
-from rematch.subjects.records import Record, value_entry
+from rematch.subjects.records import Record
 
 OBSERVED = frozenset({"saved_bytes", "saved_tensors"})
 
@@ -90,7 +90,7 @@ class HookedRun(Run):
                 saved[begin] = size
                 if self._shows and layer is not None:
                     name = list(saved).index(begin) + 1
-                    more = {"memory": name, "size": size, "saved": True}
-                    self.record.append_value(value_entry(layer, len(saved), _UNREAD, **more))
+                    more = {"memory": name, "bytes": size, "saved": True}
+                    self.record.add("values", layer=layer, index=len(saved), hash=_UNREAD, **more)
         self._shows = False
-        self.record.bytes("after_forward", saved=sum(saved.values()), step=place.step, microbatch=place.microbatch)
+        self.record.add("bytes", moment="after_forward", saved=sum(saved.values()), **place.where)

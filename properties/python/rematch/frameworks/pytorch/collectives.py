@@ -62,7 +62,7 @@ class Collectives(Reader):
     def note(self, kind: str, unit: int, size: int = 0) -> None:
         """Notes what is no collective, but says where others belong."""
         if self._phase:
-            self.record.collective(kind, self._phase, unit, size, **self._place)
+            self.record.add("collectives", kind=kind, phase=self._phase, unit=unit, bytes=size, **self._place)
 
     def reduces(self, unit: int) -> None:
         """Is called ahead of a reduction of a unit."""
@@ -109,7 +109,8 @@ class Collectives(Reader):
                 # The larger one holds what all ranks have. One that gathers what it returns is told their number.
                 ranks = args[1] if gathers and op.namespace != "c10d" else 1
                 size = max(t.numel() * t.element_size() for t in numbers) * ranks
-                self.record.collective(kind, self._phase, self.unit, size, **self._place)
+                where = {"phase": self._phase, "unit": self.unit, **self._place}
+                self.record.add("collectives", kind=kind, bytes=size, **where)
                 # Values have two dimensions and more.
                 if kind == "reduce" and op.namespace != "c10d" and numbers[0].ndim == 1:
                     self._added.append(self.record.entries("collectives")[-1])

@@ -80,12 +80,14 @@ class ParallelModel(TorchModel):
         for number, (unit, layers) in enumerate(units.items()):
             self.seen.layers[number] = layers
             stays, inner = setup.stays(number), self._is_recomputed(unit)
-            record.unit(number, layers.start, layers.stop, stays=stays, recomputed=inner, **says)
+            says |= {"stays": stays, "recomputed": inner}
+            record.add("units", unit=number, begin=layers.start, end=layers.stop, **says)
         numbers = {unit: number for number, unit in enumerate(units)}
         infos = self.request.model.parameters
         for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
             unit = self._made_of[info.layer] if info.layer in self._custom else self._place(index)
-            record.shard(numbers[unit], index, sum(map(size, parts)), self._added(index))
+            sent = {"bytes": sum(map(size, parts)), "added": self._added(index)}
+            record.add("shards", unit=numbers[unit], parameter=index, **sent)
 
     def _added(self, parameter: int) -> int:
         """Bytes of its gradient that ranks with the same rows add up ahead of what is reduced."""

@@ -40,6 +40,10 @@ class Place:
     ran: list[Any] = field(default_factory=list)
     """Operators that ran, where policies go by them."""
 
+    @property
+    def where(self) -> dict[str, int]:
+        return {"layer": self.layer, "step": self.step, "microbatch": self.microbatch}
+
 
 class PolicyCheck:
     """Whether what runs is what the policies say: in a recomputation, what they keep does not run

@@ -51,7 +51,7 @@ class TorchRun(Steps):
             super().go()
         self.watch.note_policies()
         if self._scope and self.request.checkpointed:
-            self.record.promise(INFERENCE, self._wrong)
+            self.record.add("promises", name=INFERENCE, broken=self._wrong)
 
     def _counter(self, fired: list[int], at: int) -> Any:
         def count(_: Tensor) -> None:

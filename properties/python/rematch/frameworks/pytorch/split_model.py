@@ -35,11 +35,11 @@ class SplitModel(ParallelModel):
         assert self.group is not None and self.seen is not None
         self._split_layers(DeviceMesh.from_group(self.group, "cpu"), 1)
         # Unit 0 is all that is whole, and sends nothing.
-        self.seen.record.unit(0, 0, len(self.request.case.layers), replicated=True)
+        self.seen.record.add("units", end=len(self.request.case.layers), replicated=True)
         for index, its in enumerate(self.request.model.layer_parameters):
             for parameter in its:
                 # Nothing of a parameter is ever sent.
-                self.seen.record.shard(self._unit_of.get(index, 0), parameter, 0)
+                self.seen.record.add("shards", unit=self._unit_of.get(index, 0), parameter=parameter)
 
     def _split_layers(self, mesh: DeviceMesh, first: int) -> None:
         """Splits layers, and notes those as units, from that number on."""
@@ -60,7 +60,7 @@ class SplitModel(ParallelModel):
                 p.requires_grad_(trained[name])
             self._share(unit.layer)
             self.seen.layers[number] = range(unit.layer, unit.layer + 1)
-            self.seen.record.unit(number, unit.layer, unit.layer + 1, **unit.sends)
+            self.seen.record.add("units", unit=number, begin=unit.layer, end=unit.layer + 1, **unit.sends)
         self._norms = [m for index, m in self._split.items() if layers[index].kind in NORMS]
 
     def _module(self, index: int) -> nn.Module:

@@ -401,10 +401,10 @@ def test_each_rank_has_the_state_of_layers_that_its_own_plain_run_has():
 def test_ranks_agree_in_hooks_grad_flags_units_and_what_collectives_are_of_which_unit():
     say = {
         "hooks": lambda shown: shown.hooks([1]),
-        "grad_flags": lambda shown: shown.grad_flag(0, 0, True),
-        "units": lambda shown: shown.unit(0, 0, 1),
-        "shards": lambda shown: shown.shard(0, 0, 16),
-        "collectives": lambda shown: shown.collective("gather", "forward", 0, 16),
+        "grad_flags": lambda shown: shown.add("grad_flags", requires_grad=True),
+        "units": lambda shown: shown.add("units", end=1),
+        "shards": lambda shown: shown.add("shards", bytes=16),
+        "collectives": lambda shown: shown.add("collectives", kind="gather", phase="forward", unit=0, bytes=16),
     }
     for name, says in say.items():
         other = answer()

@@ -19,7 +19,7 @@ from rematch.frameworks.pytorch.policy_check import POLICY, Place, PolicyCheck
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
 from rematch.subjects.adapter_layers import OUTPUTS
 from rematch.subjects.arrays import bits_of
-from rematch.subjects.records import Record, hash64, value_entry
+from rematch.subjects.records import Record, entry_of, hash64
 
 
 def to_numpy(t: Tensor) -> np.ndarray:
@@ -65,7 +65,7 @@ class Watch:
                 # A view that was made without recording reports the flag of its base, but has no
                 # history.
                 flag = output.grad_fn is not None or any(output is i for i in self._inputs)
-            self.record.grad_flag(place.layer, k, flag, step=place.step, microbatch=place.microbatch)
+            self.record.add("grad_flags", output=k, requires_grad=flag, **place.where)
 
     def leave(self, outer: Place | None) -> None:
         """The layer is over, perhaps because early stop or an error ended it."""
@@ -141,7 +141,8 @@ class Saves(Watch):
 
     def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         saved, offloaded = self._memory.saved(), self._memory.saved(offloaded=True)
-        self.record.bytes(moment, saved=saved, offloaded=offloaded, temporaries=temporaries, **place)
+        sizes = {"saved": saved, "offloaded": offloaded, "temporaries": temporaries}
+        self.record.add("bytes", moment=moment, **sizes, **place)
 
     def _pack(self, t: Tensor) -> Kept:
         # A node that kept its own result would hold itself.
@@ -216,15 +217,8 @@ class Draws:
         if draws and self._record is not None:
             elements = sum(size for size, _ in draws)
             hashed = draws[0][1] if len(draws) == 1 else hash64(repr(draws).encode())
-            self._record.draw(
-                place.layer,
-                elements,
-                hashed,
-                execution=place.execution,
-                stream=place.stream,
-                step=place.step,
-                microbatch=place.microbatch,
-            )
+            more = {"execution": place.execution, "stream": place.stream, **place.where}
+            self._record.add("draws", elements=elements, hash=hashed, **more)
 
 
 class Eye(Saves, Reader):
@@ -256,7 +250,7 @@ class Eye(Saves, Reader):
     def leave(self, outer: Place | None) -> None:
         if self.place is not None:
             place = self.place
-            self.record.ran(place.layer, place.execution, step=place.step, microbatch=place.microbatch)
+            self.record.add("live", event="layer", execution=place.execution, **place.where)
             self._note_held(self.place)
             self._draws.note(self.place)
             self._policy_check.note(self.place)
@@ -276,7 +270,7 @@ class Eye(Saves, Reader):
                 others = {self._memory.name(t)[0] for t in (*operands, *outputs)}
                 for entry in place.made:
                     if entry.get("memory", 0) not in others:
-                        self.record.append_value(entry)
+                        self.record.append("values", entry)
 
     def _look_at_backward(self, outputs: Sequence[Tensor]) -> None:
         """Notes what is held when the backward of this execution begins."""
@@ -285,8 +279,8 @@ class Eye(Saves, Reader):
         place = self.place
         if node is None or place is None:
             return
-        where = {"step": place.step, "microbatch": place.microbatch, "layer": place.layer}
-        node.register_prehook(lambda _: self.record.held("node", self._memory.held(), **where))
+        where = place.where
+        node.register_prehook(lambda _: self.record.add("held", event="node", live=self._memory.held(), **where))
 
     @contextmanager
     def forward(self) -> Iterator[None]:
@@ -314,33 +308,26 @@ class Eye(Saves, Reader):
 
     def note_policies(self) -> None:
         if self._policy_check.layers:
-            self.record.promise(POLICY, self._policy_check.wrong)
+            self.record.add("promises", name=POLICY, broken=self._policy_check.wrong)
 
     def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         # Tensors that a layer saved for nothing that its output depends on are gone by now.
         for kept, entry in self._kept:
             if kept() is not None:
-                self.record.append_value(entry)
+                self.record.append("values", entry)
         self._kept.clear()
         last = moment == "after_backward" and not place.get("retained")
         held = self._memory.held()
         if moment == "after_forward" or last:
-            self.record.held(moment.removeprefix("after_"), held, **place)
+            self.record.add("held", event=moment.removeprefix("after_"), live=held, **place)
         super().note_bytes(moment, self._memory.held(inputs=False) if last else 0, **place)
 
     def note_step(self, step: int) -> None:
-        self.record.held("step", self._memory.held(), step=step)
+        self.record.add("held", event="step", live=self._memory.held(), step=step)
 
     def _note_held(self, place: Place) -> None:
-        self.record.held(
-            "layer",
-            self._memory.held(),
-            step=place.step,
-            microbatch=place.microbatch,
-            layer=place.layer,
-            execution=place.execution,
-            entered=place.entered,
-        )
+        more = {"execution": place.execution, "entered": place.entered, **place.where}
+        self.record.add("held", event="layer", live=self._memory.held(), **more)
 
     def after(self, op: Operator) -> None:
         if self.place is not None:
@@ -371,7 +358,7 @@ class Eye(Saves, Reader):
                 continue
             entry = self._entry(t, self._index_of(place, operator.name, at), operator.name)
             if self._results:
-                self.record.append_value(entry)
+                self.record.append("values", entry)
             else:
                 place.made.append(entry)
 
@@ -401,21 +388,11 @@ class Eye(Saves, Reader):
         return kept
 
     def _note(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> None:
-        self.record.append_value(self._entry(t, index, op, saved))
+        self.record.append("values", self._entry(t, index, op, saved))
 
     def _entry(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> dict[str, Any]:
         name, size = self._memory.name(t)
         place = self.place
         assert place is not None
-        return value_entry(
-            place.layer,
-            index,
-            hash64(bits_of(to_numpy(t))),
-            op=op,
-            saved=saved,
-            memory=name,
-            size=size,
-            execution=place.execution,
-            step=place.step,
-            microbatch=place.microbatch,
-        )
+        own = {"execution": place.execution, "memory": name, "bytes": size, **place.where}
+        return entry_of("values", index=index, op=op, saved=saved, hash=hash64(bits_of(to_numpy(t))), **own)

@@ -100,7 +100,7 @@ class EagerRun(Run):
         if self._entered is not None and place is not None:
             live = self._size(self._left() if self._again(layer) else self._made_since())
             more = {"layer": layer, "execution": place.executions[layer] - 1, "entered": self._entered}
-            self.record.held("layer", live, step=place.step, microbatch=place.microbatch, **more)
+            self.record.add("held", event="layer", live=live, **more, **place.where)
             self._entered = None
 
     def let_go(self) -> None:
@@ -159,13 +159,12 @@ class EagerRun(Run):
     def note_random_state(self, moment: str, **where: int) -> None:
         if moment == "after_step":
             gc.collect()
-            self.record.held("step", self._size(self._left()), **where)
+            self.record.add("held", event="step", live=self._size(self._left()), **where)
         super().note_random_state(moment, **where)
 
     def note_bytes(self, moment: str, place: Place, retained: bool = False) -> None:
         """Notes what tapes keep now."""
         gc.collect()
-        where = {"step": place.step, "microbatch": place.microbatch}
         if moment == "after_forward":
             tensors = self._made_since()
             self._refer = [weakref.ref(t) for t in tensors]
@@ -174,9 +173,9 @@ class EagerRun(Run):
         else:
             tensors = self._left()
         held = self._size(tensors)
-        self.record.bytes(moment, saved=held, retained=retained, **where)
+        self.record.add("bytes", moment=moment, saved=held, retained=retained, **place.where)
         if not retained:
-            self.record.held(moment.removeprefix("after_"), held, **where)
+            self.record.add("held", event=moment.removeprefix("after_"), live=held, **place.where)
         if moment == "after_backward":
             kept = set(map(id, tensors))
             self._before = [t for t in alive() if id(t) not in kept]

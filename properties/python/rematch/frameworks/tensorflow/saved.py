@@ -188,4 +188,4 @@ class Forward:
         ]
         for name, (layers, size) in enumerate(sorted(known), 1):
             for layer in layers:
-                record.value(layer, name, _UNREAD, saved=True, memory=name, size=size)
+                record.add("values", layer=layer, index=name, hash=_UNREAD, saved=True, memory=name, bytes=size)
