@@ -24,6 +24,10 @@ from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
 
 
+CSE = "prevent_cse"
+"""The option of cases that allow XLA to merge a recomputation with its forward; loops always do."""
+
+
 def compiled(step: Any) -> Any:
     return step
 
@@ -96,6 +100,8 @@ class Jax(OnJax):
         super().__init__()
         if not jit:
             self.run_type = Eager
+        if not scan:
+            self.options[CSE], self.shares[CSE] = ["yes", "no"], 0.5
         if policies or not any(chosen.values()):
             self.options[POLICY], self.shares[POLICY] = VALUES, 0.9 if policies else 0.2
         self.names |= {"drawn": self._drawn, "np": np}
@@ -103,11 +109,8 @@ class Jax(OnJax):
     def checkpoint_call(
         self, function: str, arguments: Sequence[str], choice: Choice, chosen: Mapping[str, str]
     ) -> str:
-        """Gives segments options that depend on where they begin."""
-        begin = int(function.partition("segment_")[2].split("_")[0])
-        options = ", prevent_cse=False" if self._scan or begin % 2 else ""
-        options += option(chosen)
-        call = f"jax.checkpoint({function}{options})"
+        options = ", prevent_cse=False" if self._scan or CSE in chosen else ""
+        call = f"jax.checkpoint({function}{options}{option(chosen)})"
         if self._scan:
             return f"scanned({', '.join([call, *arguments])})"
         return f"{call}({', '.join(arguments)})"
