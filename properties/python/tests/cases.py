@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.subjects.arrays import encode
+from rematch.subjects.arrays import decode, encode
 
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 Shape = tuple[int, ...]
@@ -201,3 +201,11 @@ def observed(record: dict[str, Any]) -> Observed:
         (o["quantity"], o.get("step", 0), o.get("microbatch", 0), o.get("index", 0)): o
         for o in record.get("observations", [])
     }
+
+
+def assert_same_arrays(first: dict[str, Any], second: dict[str, Any]) -> None:
+    """Two records have the same observations, to the bit."""
+    one, other = observed(first), observed(second)
+    assert one.keys() == other.keys()
+    for place, got in one.items():
+        np.testing.assert_array_equal(decode(got), decode(other[place]), err_msg=str(place))

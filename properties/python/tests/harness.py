@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,16 @@ class Harness:
         """The answer to an export request."""
         self.send({"export": {"id": 3, **sent, "finding": finding, **rest}})
         return self.receive()["answer"]
+
+
+@contextmanager
+def planted(trouble: str, *arguments: str) -> Iterator[Harness]:
+    """A subject of PyTorch on ranks that has the trouble from its start: in a copy of a process, the library would be
+    there before it."""
+    program = SOURCES.parents[1] / "ci" / "maintain" / "mutation" / "planted_parallel.py"
+    with Harness(sys.executable, str(program), trouble, "pytorch", "--parallel", *arguments) as subject:
+        subject.hello()
+        yield subject
 
 
 class Copied(Harness):

@@ -21,7 +21,7 @@ from jax.extend.core import Var
 from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description, Place
 from rematch.subjects.protocol import Request
-from rematch.subjects.records import Record, hash64
+from rematch.subjects.records import Record
 
 OF_STEPS = frozenset({"saved_bytes", "saved_tensors"})
 """Observables of compiled steps."""
@@ -29,8 +29,6 @@ OF_ARRAYS = OF_STEPS | {"released_bytes"}
 """Observables of what runs op by op."""
 
 _LAYER = re.compile(r"rematch_layer_(\d+)")
-_UNREAD = hash64(b"")
-"""Stands for hashes that no law compares: recomputed values are not observed."""
 _CALLS = {"jit", "pjit", "remat", "remat2", "checkpoint", "closed_call", "custom_jvp_call", "custom_vjp_call"}
 """Primitives that run a function once, and return as it is what that returns of its arguments."""
 
@@ -61,9 +59,9 @@ class Saved:
         for name, (size, users) in enumerate(zip(self.sizes, self.users, strict=True), 1):
             for layer in users:
                 if layer is not None and None not in users:
-                    record.add("values", layer=layer, hash=_UNREAD, saved=True, memory=name, bytes=size)
+                    record.add("values", layer=layer, saved=True, memory=name, bytes=size)
         for name, (layer, size) in enumerate(self.made, name + 1):
-            record.add("values", layer=layer, hash=_UNREAD, op="forward", memory=name, bytes=size)
+            record.add("values", layer=layer, op="forward", memory=name, bytes=size)
 
 
 WITHIN = "within({layer}, lambda: {expression})"

@@ -16,9 +16,6 @@ from rematch.subjects.adapter_run import Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record, entry_of
 
-_UNREAD = "0x0"
-"""Stands for hashes that no law compares: recomputed values are not observed."""
-
 
 class _Results(Reader):
     """Names the memory of what operators make."""
@@ -44,7 +41,7 @@ class LayerSaves(Saves):
     def entry(self, t: Tensor, index: int, **rest: Any) -> dict[str, Any]:
         name, size = self._memory.name(t)
         assert self.layer is not None
-        return entry_of("values", layer=self.layer, index=index, hash=_UNREAD, memory=name, bytes=size, **rest)
+        return entry_of("values", layer=self.layer, index=index, memory=name, bytes=size, **rest)
 
     def _pack(self, t: Tensor) -> Kept:
         kept = super()._pack(t)

@@ -17,9 +17,6 @@ from rematch.subjects.records import Record
 
 OBSERVED = frozenset({"saved_bytes", "saved_tensors"})
 
-_UNREAD = "0x0"
-"""Stands for hashes that no law compares: recomputed values are not observed."""
-
 
 class Kept:
     """A saved tensor. A graph refers to it as long as it keeps the tensor."""
@@ -91,6 +88,6 @@ class HookedRun(Run):
                 if self._shows and layer is not None:
                     name = list(saved).index(begin) + 1
                     more = {"memory": name, "bytes": size, "saved": True}
-                    self.record.add("values", layer=layer, index=len(saved), hash=_UNREAD, **more)
+                    self.record.add("values", layer=layer, index=len(saved), **more)
         self._shows = False
         self.record.add("bytes", moment="after_forward", saved=sum(saved.values()), **place.where)

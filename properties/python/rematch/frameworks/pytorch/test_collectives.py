@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from cases import chain, run_of, segment
-from harness import Harness
+from harness import Harness, planted
 
 pytest.importorskip("torch")
 if sys.platform != "linux":
@@ -16,7 +15,6 @@ if sys.platform != "linux":
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES  # noqa: E402
 
-PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
 
@@ -161,31 +159,29 @@ def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_
     assert f"rank 0 calls {reduction}; rank 1 calls none" in last, error["message"]
 
 
-def planted(trouble, case):
-    """As seen(), in a process of its own: in a copy of one, the library would be there before the trouble."""
-    with Harness(sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2") as subject:
-        subject.hello()
-        return seen(subject, case)
+def seen_with(trouble, case):
+    with planted(trouble, "fsdp2") as subject:
+        return seen(subject, case)[0]
 
 
 def test_a_planted_second_gather_of_a_recomputation_is_noted():
-    found, _ = planted("double", of(*UNITS, "checkpoint around"))
+    found = seen_with("double", of(*UNITS, "checkpoint around"))
     assert found.count(("gather", "recomputation", 1)) == 1
     assert found.count(("gather", "backward", 1)) == 1
 
 
 def test_a_planted_stray_prefetch_is_noted():
     reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
-    found, _ = planted("stray", of(UNITS[0], reentrant, "checkpoint around"))
+    found = seen_with("stray", of(UNITS[0], reentrant, "checkpoint around"))
     assert len([f for f in found if f[0] == "gather" and f[1] != "forward"]) > 2
 
 
 def test_a_unit_that_is_left_gathered_by_a_planted_trouble_is_noted():
-    found, _ = planted("kept", of(*UNITS, "checkpoint within", microbatches=2))
+    found = seen_with("kept", of(*UNITS, "checkpoint within", microbatches=2))
     assert {("kept", "backward", 1), ("kept", "backward", 2)} <= set(found)
 
 
 def test_a_planted_gap_in_reductions_of_a_shared_weight_is_noted():
     reentrant = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
-    found, _ = planted("skipped", of([FOUR, "tanh", TIED], reentrant, "checkpoint within"))
+    found = seen_with("skipped", of([FOUR, "tanh", TIED], reentrant, "checkpoint within"))
     assert ("reduce", "backward", 0) not in found

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import assert_same_arrays, chain, observed, run_of, segment
 from harness import Harness
 
 pytest.importorskip("torch")
@@ -90,10 +90,7 @@ def test_what_ranks_show_together_is_what_one_process_shows(parallel, torch_subj
     for ranks in (2, 4):
         run = run_of(of(kind, case, mode, ranks))
         run["arrays"]["targets"] = [encode(np.ones((4, 4), np.float32))] * 2
-        together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
-        assert together.keys() == alone.keys()
-        for place, got in together.items():
-            np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+        assert_same_arrays(subject.record(**run), torch_subject.record(**run))
 
 
 def test_rows_may_be_shared_unevenly(parallel, torch_subject):
@@ -121,11 +118,8 @@ def test_a_batch_that_is_whole_on_each_rank_gives_the_bits_of_one_process(parall
     case = of(kind, {**WHOLE[model], "protocol": TRAINABLE}, MODES[kind][0], ranks)
     case["options"]["rows"] = "whole"
     run = run_of(case)
-    together, alone = observed(subject.record(**run)), observed(torch_subject.record(**run))
-    assert together.keys() == alone.keys()
-    for place, got in together.items():
-        # A mean of equal numbers is one of them, as their number is a power of two.
-        np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+    # A mean of equal numbers is one of them, as their number is a power of two.
+    assert_same_arrays(subject.record(**run), torch_subject.record(**run))
 
 
 def test_weights_that_are_gathered_are_not_counted_as_saved(fsdp2, torch_subject):

@@ -8,7 +8,7 @@ from cases import chain, segment
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import OPTIONS
 from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, TIED, TRAINABLE, TWICE, VARIANTS, of, plan
-from rematch.frameworks.pytorch.test_export import ask, finding, run
+from rematch.frameworks.pytorch.test_export import agrees, ask, finding, run
 
 MARKED = "RuntimeError: Expected to mark a variable ready only once. This error is caused by"
 DIFFER = "RanksDiffer: parameter_gradient 0, step 0, microbatch 0: rank 0 has [0.], rank 1 has [1.]"
@@ -54,9 +54,7 @@ def test_what_agrees_on_all_ranks_is_said_to_be_the_same(parallel, variant, rank
     for mode in MODES[kind]:
         if variant == "reentrant" and mode == "find_unused_parameters":
             continue  # It refuses what it finds in no graph.
-        script = ask(subject, of(kind, case, mode, ranks), "")["script"]
-        status, out = run(script)
-        assert (status, out.splitlines()[-1]) == (0, "same"), f"{mode}: {out}"
+        script = agrees(subject, of(kind, case, mode, ranks))
         within = {"checkpoint within": "segment0(checkpoint, ", "checkpoint around": "partial(segment0, "}
         assert within.get(mode, "model(") in script
 
@@ -71,9 +69,7 @@ def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshar
     case["options"] |= {"reshard": reshard, "precision": "bfloat16" if reshard == "in turns" else "float32"}
     case["options"] |= {"prefetch": {"always": "forward", "never": "backward"}.get(reshard, "implicit")}
     case["options"] |= {"ranks": "4" if reshard == "to two ranks" else "2"}
-    script = ask(fsdp2, case, "")["script"]
-    status, out = run(script)
-    assert (status, out.splitlines()[-1]) == (0, "same"), out
+    script = agrees(fsdp2, case)
     of_one_run = script[script.index("def run(") :].split("\n\n\n")[0]
     assert len(of_one_run.splitlines()) < 80
 
@@ -86,9 +82,7 @@ def test_layers_with_parameters_of_their_own_are_units_of_a_script_too(fsdp2, un
     nested = plan(segment(0, 3, nested=[segment(1, 3)]), segment(4, 5))
     case = of("fsdp2", chain(*layers, input=(4, 4), plan=nested, protocol=TRAINABLE), mode)
     case["options"] |= {"reshard": "in turns", "units": units}
-    script = ask(fsdp2, case, "")["script"]
-    status, out = run(script)
-    assert (status, out.splitlines()[-1]) == (0, "same"), out
+    script = agrees(fsdp2, case)
     assert ("segment0 = model.segment0 = Call()" in script) == (units == "both")
     root = "segment0" if units == "both" else "model"
     assert f"layer0 = {root}.layer0 = Call()" in script and "layer0(run0, x)" in script
@@ -103,8 +97,7 @@ def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parall
     layers = [{"kind": "custom", "layer": own}, "tanh"]
     module = chain(*layers, input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
     for case in (module, tied):
-        script = ask(subject, of(kind, case, MODES[kind][-1]), "")["script"]
-        assert run(script)[1].splitlines()[-1] == "same"
+        agrees(subject, of(kind, case, MODES[kind][-1]))
 
 
 def test_the_hook_of_a_script_and_its_batch_are_those_of_the_case(ddp):
@@ -113,8 +106,7 @@ def test_the_hook_of_a_script_and_its_batch_are_those_of_the_case(ddp):
     for hook, rows in (("allreduce", "shared"), ("bf16_compress", "whole")):
         given = of("ddp", case, "default")
         given["options"] |= {"hook": hook, "rows": rows}
-        script = ask(ddp, given, "")["script"]
-        assert run(script)[1].splitlines()[-1] == "same"
+        script = agrees(ddp, given)
         assert f"register_comm_hook(None, {hook}_hook)" in script and ("rows(" in script) == (rows == "shared")
 
 

@@ -9,7 +9,7 @@ from cases import segment
 
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS
-from rematch.frameworks.pytorch.test_export import ask, finding, run
+from rematch.frameworks.pytorch.test_export import agrees, finding
 from rematch.frameworks.pytorch.test_export_parallel import shown, why
 from rematch.frameworks.pytorch.test_sharded_split import both
 from rematch.frameworks.pytorch.test_tensor_parallel import FIVE, FOUR, TIED, WORDS, of
@@ -17,18 +17,11 @@ from rematch.frameworks.pytorch.test_tensor_parallel import FIVE, FOUR, TIED, WO
 MANY = {"steps": 2, "microbatches": 2, "optimizer": "adam", "prior_gradients": True}
 
 
-def script_that_agrees(tp, case, **rest):
-    script = ask(tp, case, "", **rest)["script"]
-    status, out = run(script)
-    assert (status, out.splitlines()[-1]) == (0, "same"), out
-    return script
-
-
 @pytest.mark.parametrize("between", OPTIONS["tp"]["between"])
 @pytest.mark.parametrize("mode", MODES["tp"])
 def test_a_script_splits_as_the_case_does(tp, mode, between):
     case = of([FOUR, "tanh", FIVE, "softmax"], mode, segment(0, 4), between=between)
-    script = script_that_agrees(tp, case)
+    script = agrees(tp, case)
     assert "v0 = linear0(x)" in script and "v2 = linear2(v1)" in script
     in_pairs = {"tensors": "ColwiseParallel(), ", "shards": "ColwiseParallel(use_local_output=False), "}
     split = {"pairs": in_pairs[between], "rows": "RowwiseParallel(", "sequence": "RowwiseParallel("}
@@ -40,31 +33,31 @@ def test_a_script_splits_as_the_case_does(tp, mode, between):
 def test_steps_nested_segments_and_tied_weights_are_those_of_the_case(tp, variant):
     last = TIED if variant == "non_reentrant" else FOUR
     segments = segment(0, 1, variant), segment(1, 3, variant), segment(3, 5, variant, nested=[segment(4, 5, variant)])
-    script = script_that_agrees(tp, of([FOUR, "tanh", FOUR, "dropout", last], "pairs", *segments, **MANY))
+    script = agrees(tp, of([FOUR, "tanh", FOUR, "dropout", last], "pairs", *segments, **MANY))
     assert ("linear4.weight = linear0.weight" in script) == (variant == "non_reentrant")
     lent = {"kind": "linear", "features": 6, "bias": False, "tied_to": 0}
     case = of([WORDS, lent, "tanh"], "columns", segment(0, 3), input=(2, 2), **MANY)
-    assert "linear1.weight = embedding0.weight" in script_that_agrees(tp, case)
+    assert "linear1.weight = embedding0.weight" in agrees(tp, case)
 
 
 def test_norms_of_a_script_have_some_rows_of_each_sequence_and_stay_frozen(tp):
     frozen = {"kind": "layer_norm", "frozen": True}
     case = of([frozen, FOUR, "tanh", FOUR, "rms_norm", FOUR], "sequence", segment(0, 6), input=(2, 4, 4), **MANY)
-    script = script_that_agrees(tp, case)
+    script = agrees(tp, case)
     assert "parallelize_module(layer_norm0, mesh, SequenceParallel(" in script
     assert "layer_norm0.requires_grad_(False)" in script and "rms_norm4.requires_grad_" not in script
 
 
 def test_what_a_reentrant_segment_freezes_is_a_constant_of_the_plain_run(tp):
     case = of([FOUR, "tanh", FOUR], "pairs", segment(0, 3, "reentrant"), input_requires_grad=False)
-    script = script_that_agrees(tp, case, detached_layers=[0, 2])
+    script = agrees(tp, case, detached_layers=[0, 2])
     assert "linear0(x) if checkpointed else functional_call(linear0, " in script
 
 
 def test_modules_of_the_subject_s_own_stay_whole(tp):
     own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
     case = of([FOUR, {"kind": "custom", "layer": own}], "rows", segment(0, 2), **MANY)
-    assert "parallelize_module(m1" not in script_that_agrees(tp, case)
+    assert "parallelize_module(m1" not in agrees(tp, case)
 
 
 def test_a_difference_of_the_case_is_one_of_the_script_on_each_rank(tp):
@@ -91,7 +84,7 @@ def test_a_script_shards_what_it_splits(fsdp2_tp, split, units):
         ("checkpoint around", 5, {"reshard": "in turns"}),
         ("checkpoint within", 5, {"reshard": "always", "rows": "whole"}),
     ):
-        script = script_that_agrees(fsdp2_tp, both(layers, *segments, mode=mode, input=(count, 4), **options, **rest))
+        script = agrees(fsdp2_tp, both(layers, *segments, mode=mode, input=(count, 4), **options, **rest))
         place = "segment0" if units == "segments" else "layer0"
         assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
         assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script

@@ -262,13 +262,6 @@ def test_a_trial_says_how_it_ended_and_leaves_nothing_behind(torch_subject, inje
     assert differing(checkpointed) == []
 
 
-def test_running_statistics_are_updated_twice(torch_subject):
-    """Behaviour of PyTorch that its documentation leaves out."""
-    plan = {"segments": [segment(0, 1)]}
-    _, checkpointed = both(torch_subject, chain("batch_norm", plan=plan, protocol=TRAINABLE))
-    assert set(differing(checkpointed)) == {"buffer"}
-
-
 def test_rrelu_that_saves_last_gives_a_wrong_gradient(torch_subject):
     """pytorch #193671: early stop comes before the noise is written."""
     plan = {"segments": [segment(0, 1)]}

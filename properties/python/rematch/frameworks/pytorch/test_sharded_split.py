@@ -6,8 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from cases import observed, run_of, segment
-from harness import Harness
+from cases import assert_same_arrays, run_of, segment
 
 pytest.importorskip("torch")
 if sys.platform != "linux":
@@ -17,15 +16,15 @@ from rematch.frameworks.pytorch.setup import OPTIONS  # noqa: E402
 from rematch.frameworks.pytorch.test_tensor_parallel import (  # noqa: E402
     FIVE,
     FOUR,
-    PLANTED,
     TIED,
     WORDS,
     differing,
     of,
     records,
     told,
+    told_with,
 )
-from rematch.subjects.arrays import decode, encode  # noqa: E402
+from rematch.subjects.arrays import encode  # noqa: E402
 
 OF_BOTH = OPTIONS["fsdp2_tp"]
 
@@ -110,10 +109,7 @@ def test_what_ranks_show_together_is_what_one_process_shows(fsdp2_tp, torch_subj
     case["data"] = "small_integers"
     run = run_of(case)
     run["arrays"]["targets"] = [encode(np.ones((4, 4), np.float32))]
-    together, alone = observed(fsdp2_tp.record(**run)), observed(torch_subject.record(**run))
-    assert together.keys() == alone.keys()
-    for place, got in together.items():
-        np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+    assert_same_arrays(fsdp2_tp.record(**run), torch_subject.record(**run))
 
 
 @pytest.mark.parametrize("layers", [[FIVE], [FOUR, "tanh", TIED]], ids=["unequal parts", "of two layers"])
@@ -129,23 +125,13 @@ def test_an_embedding_is_split_and_sharded(fsdp2_tp):
         assert "f2." in told(got[0]) and differing(got) == set()
 
 
-def planted(trouble, case):
-    """As told(), or the error, of the checkpointed run, in a process that has the trouble from its start."""
-    command = (sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "fsdp2_tp")
-    with Harness(*command) as subject:
-        subject.hello()
-        subject.record(**run_of(case))
-        record = subject.record(checkpointed=True)
-        return record["error"]["message"] if "error" in record else told(record)
-
-
 def test_planted_troubles_of_either_dimension_are_noted():
     within = both([FOUR, "tanh"], segment(0, 2), split="columns", mode="checkpoint around")
-    doubled = planted("double", within)
+    doubled = told_with("double", within, "fsdp2_tp")
     assert doubled.count("gar1.40") == 1 and "gab1.40" in doubled
-    assert planted("twice", within).count("gar2.32") == 2
+    assert told_with("twice", within, "fsdp2_tp").count("gar2.32") == 2
     waits = both([FOUR, "tanh"], segment(0, 2), split="columns", no_sync="yes", protocol={"microbatches": 2})
     # Half of the weight, and of its bias.
-    assert "keb1.40" in planted("kept", waits)
+    assert "keb1.40" in told_with("kept", waits, "fsdp2_tp")
     case = both([FOUR, "layer_norm", FOUR], segment(0, 3), input=(4, 4, 4), split="sequence")
-    assert planted("unadded", case).startswith("parameter_gradient 2, step 0, microbatch 0: rank 0 has ")
+    assert told_with("unadded", case, "fsdp2_tp").startswith("parameter_gradient 2, step 0, microbatch 0: rank 0 has ")

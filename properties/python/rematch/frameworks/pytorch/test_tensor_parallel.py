@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import chain, observed, run_of, segment
-from harness import Harness
+from cases import assert_same_arrays, chain, observed, run_of, segment
+from harness import planted
 
 pytest.importorskip("torch")
 if sys.platform != "linux":
     pytest.skip("ranks are copies of a process", allow_module_level=True)
 
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
-from rematch.subjects.arrays import decode, encode  # noqa: E402
+from rematch.subjects.arrays import encode  # noqa: E402
 
-PLANTED = Path(__file__).parents[5] / "ci/maintain/mutation/planted_parallel.py"
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}
 SIX = {"kind": "linear", "features": 6}
@@ -146,10 +144,7 @@ def test_what_ranks_show_together_is_what_one_process_shows(tp, torch_subject, m
     case["data"] = case["protocol"].pop("data")
     run = run_of(case)
     run["arrays"]["targets"] = [encode(np.ones((2, 4), np.float32))]
-    together, alone = observed(tp.record(**run)), observed(torch_subject.record(**run))
-    assert together.keys() == alone.keys()
-    for place, got in together.items():
-        np.testing.assert_array_equal(decode(got), decode(alone[place]), err_msg=str(place))
+    assert_same_arrays(tp.record(**run), torch_subject.record(**run))
 
 
 def test_a_policy_keeps_what_was_sent(tp):
@@ -182,11 +177,9 @@ def test_what_pytorch_cannot_split_is_whole_on_every_rank(tp, layers, input):
     assert told(plain) == "" and len(plain["units"]) == 1
 
 
-def planted(trouble, case, *arguments):
+def told_with(trouble, case, kind="tp", *arguments):
     """As told(), or the error, of the checkpointed run, in a process that has the trouble from its start."""
-    command = (sys.executable, str(PLANTED), trouble, "pytorch", "--parallel", "tp", *arguments)
-    with Harness(*command) as subject:
-        subject.hello()
+    with planted(trouble, kind, *arguments) as subject:
         subject.record(**run_of(case))
         record = subject.record(checkpointed=True)
         return record["error"]["message"] if "error" in record else told(record)
@@ -194,26 +187,26 @@ def planted(trouble, case, *arguments):
 
 def test_a_planted_gap_in_the_sums_of_a_recomputation_is_noted():
     # No gradient depends on what the recomputation makes last.
-    found = planted("unsummed", of([FOUR], "rows", segment(0, 1, early_stop=False)))
+    found = told_with("unsummed", of([FOUR], "rows", segment(0, 1, early_stop=False)))
     assert found == "ref1.32 raf1 rar1 gab1.32"
 
 
 def test_a_planted_second_gather_of_a_recomputation_is_noted():
-    found = planted("twice", of([FOUR, "tanh"], "columns", segment(0, 2)))
+    found = told_with("twice", of([FOUR, "tanh"], "columns", segment(0, 2)))
     assert found == "gaf1.32 raf1 gar1.32 gar1.32 rar1 reb1.32"
 
 
 def test_a_planted_gather_of_rows_in_a_recomputation_is_noted():
-    found = planted("regathered", of([FOUR, "layer_norm", FOUR, "tanh"], "sequence", segment(0, 4)))
+    found = told_with("regathered", of([FOUR, "layer_norm", FOUR, "tanh"], "sequence", segment(0, 4)))
     assert "raf1 raf2 gaf3" in found and "rar1 gar2.32 rar2 gar3.32" in found
 
 
 def test_a_planted_gap_in_the_backward_is_noted():
-    found = planted("one_sided", of([FOUR, "tanh"], "columns", segment(0, 2)))
+    found = told_with("one_sided", of([FOUR, "tanh"], "columns", segment(0, 2)))
     assert "input_gradient 0, step 0" in found or found == "gaf1.32 raf1 gar1.32 rar1"
 
 
 def test_a_hang_names_the_collective_the_unit_and_the_segment():
-    found = planted("alone", of([FOUR, "tanh"], "rows", segment(0, 2)), "--rank-limit", "6")
+    found = told_with("alone", of([FOUR, "tanh"], "rows", segment(0, 2)), "tp", "--rank-limit", "6")
     where = "in the recomputation of step 0, microbatch 0, in or after layers 0 to 1"
     assert f"rank 0 calls all_reduce of unit 1 (layers 0 to 0) {where}; rank 1 calls all_gather" in found

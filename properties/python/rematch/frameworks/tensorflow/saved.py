@@ -24,9 +24,6 @@ from tensorflow.python.framework.ops import EagerTensor
 
 from rematch.subjects.records import Record
 
-_UNREAD = "0x0"
-"""Stands for hashes that no law compares: recomputed values are not observed."""
-
 
 def counts(t: Any) -> bool:
     """A number without a shape does not: constants may be made for the first run, and stay for the others."""
@@ -188,4 +185,4 @@ class Forward:
         ]
         for name, (layers, size) in enumerate(sorted(known), 1):
             for layer in layers:
-                record.add("values", layer=layer, index=name, hash=_UNREAD, saved=True, memory=name, bytes=size)
+                record.add("values", layer=layer, index=name, saved=True, memory=name, bytes=size)
