@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "properties/record/entries.h"
@@ -32,6 +33,35 @@ Record sample() {
 }
 
 TEST_CASE("equal records have equal hashes") { CHECK(sample().hash() == sample().hash()); }
+
+struct Anything {
+  template <class T>
+  operator T() const;  // NOLINT(google-explicit-constructor)
+};
+/// How many members an entry has: so many values initialize it, and no more.
+template <class Entry, class... Values>
+constexpr std::size_t members() {
+  if constexpr (requires { Entry{Values{}..., Anything{}}; }) {
+    return members<Entry, Values..., Anything>();
+  }
+  return sizeof...(Values);
+}
+
+TEST_CASE("every member of an entry stands in the list of its fields") {
+  const auto check = []<class Entry>(std::string_view list, const Entry& entry) {
+    std::size_t listed = 0;
+    entries::fields([&](std::string_view, const auto&) { ++listed; }, entry);
+    INFO(list);
+    // LiveReading::stops is for forecasts alone.
+    CHECK(members<Entry>() == listed + (std::is_same_v<Entry, LiveReading> ? 1 : 0));
+  };
+  const Record record;
+  entries::lists(
+      [&]<class Entry>(std::string_view name, const std::vector<Entry>&) { check(name, Entry{}); },
+      record);
+  check("error", RecordedError{});
+  check("trial", TrialReading{});
+}
 
 /// Visits the lists of a record that enter its hash, and says whether the exact hash has them, too.
 template <class Visit>

@@ -106,6 +106,7 @@ serve(type('Empty', (Subject,), {'observes': lambda self, all: []})())
         (EMPTY, r"Define run\(\)"),
         (doubles('record.observe("loss", np.float16([1]))'), "float32, float64, int32, uint8 expected, got float16"),
         (doubles("record.executions([object()])"), "the record cannot be written"),
+        (doubles('record.add("draws", colour=1)'), "KeyError: 'colour'"),
     ],
 )
 def test_an_adapter_that_is_wrong_is_told_where_and_what_to_do(start_python, program, error):

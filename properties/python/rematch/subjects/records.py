@@ -126,4 +126,4 @@ class Record:
 def entry_of(name: str, /, **fields: Any) -> dict[str, Any]:
     """An entry of a record's list, as the protocol writes it: without what is 0, False or empty by default."""
     usual = FIELDS["record"][name]
-    return {field: value for field, value in fields.items() if value or usual[field]}
+    return {field: value for field, value in fields.items() if usual[field] or value}
