@@ -9,7 +9,6 @@
 #include "properties/output/terminal.h"
 #include "properties/record/json.h"
 #include "properties/subjects/answers.h"
-#include "properties/subjects/schema.h"
 
 namespace rematch::cli {
 namespace {

@@ -14,6 +14,9 @@ namespace rematch {
 
 inline constexpr int kProtocol = 1;
 
+/// The JSON schema of every message of the protocol, requests included.
+std::string protocol_schema();
+
 /// The first answer of a process.
 struct Hello {
   Declaration declaration;

@@ -1,5 +1,3 @@
-#include "properties/subjects/schema.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -14,11 +14,10 @@ import torch
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.export import plain_script, refuse, repeatable, search_of_torch
 from rematch.frameworks.pytorch.layers import call
-from rematch.frameworks.pytorch.ranks_script import RanksScript
+from rematch.frameworks.pytorch.ranks_script import RanksScript, SplitScript
 from rematch.frameworks.pytorch.script_steps import indented
 from rematch.frameworks.pytorch.setup import Setup, layers_with_own
 from rematch.frameworks.pytorch.source import Text, TorchSource
-from rematch.frameworks.pytorch.split_script import SplitScript
 from rematch.subjects.export import LAWS, Attempt, Finding
 from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.script import Style
