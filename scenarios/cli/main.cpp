@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -47,12 +48,12 @@ fs::path made_folder(std::string_view option, const fs::path& folder) {
   return folder;
 }
 
-void write_pictures(const fs::path& folder, std::string_view name, const Report& report) {
+void write_page(const fs::path& folder, const Scenario& scenario, const Report& report) {
   int number = 0;
-  for (const Report::Item& item : report.items()) {
-    const auto* chart = std::get_if<Chart>(&item);
-    if (chart != nullptr) cli::write_text(folder / picture_name(name, ++number), svg(*chart));
+  for (const std::string& picture : pictures(report)) {
+    cli::write_text(folder / picture_name(scenario.name, ++number), picture);
   }
+  cli::write_text(folder / fmt::format("{}.md", scenario.name), markdown(scenario, report));
 }
 
 std::vector<const Scenario*> chosen(const Arguments& a) {
@@ -137,13 +138,12 @@ int run(const Arguments& a) {
                                       a.epochs.empty() ? "--samples" : "--epochs", s->name));
   }
   // Before the run, so that a bad folder costs no computation.
-  fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
-  if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");
+  const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
+  if (!a.readme.empty()) made_folder("--readme", a.readme);
   const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
   const cli::Paint paint(cli::colour_wanted(1));
-  fs::path reports_folder;
-  if (!a.readme.empty()) reports_folder = made_folder("--readme", fs::path(a.readme) / "reports");
+  std::vector<std::string> digests;
   Json reports = Json::array();
   int claims = 0;
   int failed = 0;
@@ -152,11 +152,8 @@ int run(const Arguments& a) {
     const Report report = run_one(*scenario, options, stop);
     claims += report.claims();
     failed += report.failed();
-    if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
-    if (!reports_folder.empty()) {
-      cli::write_text(reports_folder / (std::string(scenario->name) + ".md"),
-                      markdown(*scenario, report));
-    }
+    if (!pages.empty()) write_page(pages, *scenario, report);
+    digests.push_back(digest(*scenario, report));
     if (a.json) {
       reports.push_back(to_json(*scenario, report));
     } else if (a.readme.empty()) {
@@ -166,12 +163,15 @@ int run(const Arguments& a) {
   const bool interrupted = stop;
   if (!a.readme.empty() && !interrupted) {
     cli::write_text(fs::path(a.readme) / "README.md", readme(scenarios()));
+    cli::write_text(fs::path(a.readme) / "approved.json",
+                    fmt::format("{{\n{}\n}}\n", fmt::join(digests, ",\n")));
   }
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
   if (!a.json) {
-    if (!pictures.empty())
-      cli::print_out(fmt::format("pictures written to {}\n", pictures.string()));
+    if (!pages.empty()) {
+      cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
+    }
     if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
     const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
     cli::print_out(failed == 0 ? paint.green(fmt::format("all claims hold ({})\n", claimed))
@@ -194,10 +194,12 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--samples", a.samples,
                  "Train on the first N samples only, for scenarios that train")
       ->type_name("N");
-  app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
+  app.add_option("--svg", a.svg,
+                 "Also write the charts, and the report as Markdown, into this folder")
+      ->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
   app.add_option("--readme", a.readme,
-                 "Run all scenarios and regenerate DIR/README.md, DIR/reports and DIR/pictures")
+                 "Run all scenarios and regenerate DIR/README.md and DIR/approved.json")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   cli::format_help(app);

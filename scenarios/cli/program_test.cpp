@@ -43,6 +43,7 @@ TEST_CASE("a story is told as text, as JSON and with its pictures") {
   CHECK(contains(text.out, "claims hold"));
   CHECK_FALSE(contains(text.out, "\033"));
   CHECK(text_of(folder.path() / "preserve_rng-1.svg").starts_with("<svg "));
+  CHECK(contains(text_of(folder.path() / "preserve_rng.md"), "](preserve_rng-1.svg)"));
 
   const Outcome json = run("preserve_rng --json");
   CHECK(json.status == 0);
