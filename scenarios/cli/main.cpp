@@ -30,8 +30,6 @@ Examples:
 
 struct Arguments {
   std::vector<std::string> names;
-  std::string epochs;
-  std::string samples;
   std::string svg;
   std::string readme;
   bool all = false;
@@ -77,10 +75,11 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
   return result;
 }
 
-Report run_one(const Scenario& scenario, Options options, const std::atomic<bool>& stop) {
+Report run_one(const Scenario& scenario, const std::atomic<bool>& stop) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   cli::StatusLine status(false);
+  Options options;
   options.stopped = [&] { return stop.load(); };
   options.progress = [&](std::string_view text) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -107,35 +106,13 @@ int list(bool json) {
   return cli::kHeld;
 }
 
-/// 0 when the option was not given.
-std::int64_t parse_count(std::string_view option, const std::string& text) {
-  constexpr std::uint64_t kMost = 1000000;
-  if (text.empty()) return 0;
-  const std::uint64_t count = cli::parse_whole(option, text, 1);
-  if (count > kMost) {
-    throw cli::UsageError(fmt::format("{}: expected at most {}, got {}", option, kMost, text));
-  }
-  return static_cast<std::int64_t>(count);
-}
-
 int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
   if (stories.empty()) {
-    if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
+    if (!a.svg.empty()) {
       throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
     }
     return list(a.json);
-  }
-  Options options;
-  options.epochs = static_cast<int>(parse_count("--epochs", a.epochs));
-  options.samples = parse_count("--samples", a.samples);
-  if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
-    throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
-  }
-  for (const Scenario* s : stories) {
-    if (a.all || s->trains || (a.epochs.empty() && a.samples.empty())) continue;
-    throw cli::UsageError(fmt::format("{} has no effect on {}, which trains nothing",
-                                      a.epochs.empty() ? "--samples" : "--epochs", s->name));
   }
   // Before the run, so that a bad folder costs no computation.
   const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
@@ -149,7 +126,7 @@ int run(const Arguments& a) {
   int failed = 0;
   for (const Scenario* scenario : stories) {
     if (stop) break;
-    const Report report = run_one(*scenario, options, stop);
+    const Report report = run_one(*scenario, stop);
     claims += report.claims();
     failed += report.failed();
     if (!pages.empty()) write_page(pages, *scenario, report);
@@ -188,12 +165,6 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("name", a.names, "Scenarios to run; without a name, lists them")
       ->type_name("NAME");
   app.add_flag("--all", a.all, "Run every scenario");
-  app.add_option("--epochs", a.epochs,
-                 "Number of epochs, for scenarios that train (default: a short run)")
-      ->type_name("N");
-  app.add_option("--samples", a.samples,
-                 "Train on the first N samples only, for scenarios that train")
-      ->type_name("N");
   app.add_option("--svg", a.svg,
                  "Also write the charts, and the report as Markdown, into this folder")
       ->type_name("DIR");
