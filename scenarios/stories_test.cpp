@@ -1,4 +1,5 @@
-// Every story is a test of its own: all its claims hold, and approved.json has the digest of what it found.
+// Every story is a test of its own: all its claims hold, and approved.json has the digest of what
+// it found.
 #include <catch2/catch_test_macros.hpp>
 #include <filesystem>
 #include <fstream>
