@@ -101,20 +101,4 @@ Peak PeakWatch::peak() const {
   return peak;
 }
 
-StepTimeline PeakWatch::timeline() const {
-  StepTimeline timeline;
-  timeline.live.reserve(ledger_.timeline().size());
-  for (const LedgerEvent& event : ledger_.timeline()) {
-    const auto kind = static_cast<Kind>(event.label % kKinds);
-    const bool is_backward =
-        kind == Kind::recomputation || kind == Kind::backward || kind == Kind::loss_backward;
-    const char* phase = is_backward ? "backward" : "forward";
-    if (timeline.phases.empty() || timeline.phases.back().second != phase) {
-      timeline.phases.emplace_back(timeline.live.size(), phase);
-    }
-    timeline.live.push_back(event.live);
-  }
-  return timeline;
-}
-
 }  // namespace rematch::bench

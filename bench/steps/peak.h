@@ -22,12 +22,6 @@ struct Peak {
   std::string place;
 };
 
-/// Live bytes after every event of a step, and where its phases begin.
-struct StepTimeline {
-  std::vector<std::int64_t> live;
-  std::vector<std::pair<std::size_t, std::string>> phases;
-};
-
 /// Follows a ledger through one step, from its construction on. The places are told to it.
 class PeakWatch {
  public:
@@ -47,7 +41,6 @@ class PeakWatch {
 
   /// Throws std::logic_error when the ledger's events do not add up to what it holds by tag.
   Peak peak() const;
-  StepTimeline timeline() const;
 
  private:
   enum class Kind : std::uint8_t { begin, forward, loss, loss_backward, recomputation, backward };

@@ -122,7 +122,7 @@ Counted Step::count() {
   }
   watch_ = nullptr;
   if (spec_.device == Device::cuda) cuda::synchronize();
-  Counted counted{{}, watch.peak(), watch.timeline()};
+  Counted counted{{}, watch.peak()};
   if (counted.peak.bytes != ledger.peak()) {
     throw std::logic_error("[step] the peak of the ledger's events is not its peak");
   }

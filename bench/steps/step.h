@@ -38,7 +38,6 @@ using Counts = std::vector<std::pair<std::string_view, std::int64_t>>;
 struct Counted {
   Counts counts;
   Peak peak;
-  StepTimeline timeline;
 };
 
 /// A training step that can be repeated: forward, mean squared error, backward; gradients are

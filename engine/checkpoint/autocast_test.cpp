@@ -1,6 +1,5 @@
 // Checkpointing under autocast: a region is recomputed in the precision in which it ran, and
 // neither the ops nor what is saved depend on what the cache of casts holds.
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -122,65 +121,6 @@ TEST_CASE("one weight in two regions gets the plain run's gradient, also onto on
   // sum.
   if (way.reentrant && regions == 2 && prior) return;
   check_same(step(way, regions, prior), step({}, regions, prior));
-}
-
-TEST_CASE_METHOD(LedgerScope, "scopes within a region recompute themselves") {
-  const bool reentrant = GENERATE(false, true);
-  const bool outer = GENERATE(false, true);
-  const Tensor w = leaf({4, 4}, 2);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    const AutocastScope on;
-    const Tensor h = tanh(linear(in[0], w));
-    const AutocastScope off(false);
-    return {tanh(linear(h, w))};
-  };
-  const auto gradients = [&](bool checkpointed) {
-    const Tensor x = leaf({3, 4}, 1);
-    Tensor(w).set_grad({});
-    Tensor loss;
-    {
-      const AutocastScope scope(outer);
-      loss = sum((checkpointed ? checkpoint(f, {x}, {.reentrant = reentrant}) : f({x}))[0]);
-    }
-    backward(loss);
-    return Tensors{x.grad(), w.grad()};
-  };
-  const Tensors expected = gradients(false);
-  const Tensors got = gradients(true);
-  CHECK(same_bits(got[0], expected[0]));
-  CHECK(same_bits(got[1], expected[1]));
-}
-
-namespace {
-
-/// Checkpointing that forgets about autocast.
-class Forgetful final : public Mechanics {
- public:
-  void restore_autocast(Ambient& /*state*/, const Autocast& /*captured*/) const override {}
-};
-
-}  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "a recomputation without the region's autocast would be noticed") {
-  const Forgetful forgetful;
-  CheckpointOptions options{.reentrant = GENERATE(false, true)};
-  options.mechanics = &forgetful;
-  const bool on_in_forward = GENERATE(false, true);
-  const bool convolution = GENERATE(false, true);
-  const Tensor w = leaf({4, 4}, 2);
-  const Tensor filter = leaf({1, 1, 2, 2}, 4);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    return {convolution ? conv2d(reshape(in[0], {1, 1, 3, 4}), filter) : linear(in[0], w)};
-  };
-  Tensor loss;
-  {
-    const AutocastScope scope(on_in_forward);
-    loss = sum(checkpoint(f, {leaf({3, 4}, 1)}, options)[0]);
-  }
-  const AutocastScope scope(!on_in_forward);
-  CHECK_THROWS_WITH(backward(loss),
-                    ContainsSubstring(convolution ? "conv2d on other shapes or dtypes"
-                                                  : "linear on other shapes or dtypes"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a weight changed since the forward is named, not its copy") {

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "engine/autograd/backward.h"
-#include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/checkpoint/sequential.h"
 #include "engine/nn/layers.h"
@@ -29,19 +28,6 @@ Tensor variable(std::vector<double> values) {
 }
 
 }  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "a stream added between forward and backward is left alone") {
-  const bool reentrant = GENERATE(false, true);
-  const Function f = [](const Tensors& in) -> Tensors { return {mul(dropout(in[0], 0.5), in[0])}; };
-  Tensor x = variable({1, 2, 3, 4});
-  const Tensor y = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]);
-  const int late = ambient().streams.add("late");
-  ambient().streams.at(late).draw(12);
-  const std::vector<Generator> before = ambient().streams.states();
-  backward(y);
-  CHECK(ambient().streams.states() == before);
-  CHECK_FALSE(ambient().recomputing);
-}
 
 TEST_CASE_METHOD(LedgerScope,
                  "a recomputation that cannot begin leaves no mark of a recomputation behind") {
@@ -70,33 +56,6 @@ TEST_CASE_METHOD(LedgerScope, "a random layer with a stream that is not there sa
         dropout(x, 0.5, {.train = true, .stream = stream}),
         ContainsSubstring("a position below 1 expected, got " + std::to_string(stream)));
   }
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "all that a recomputation saves is compared, not only what is asked for") {
-  SavedTensor other;
-  SavedTensor asked;
-  std::int64_t size = 2;
-  int runs = 0;
-  // Saves by itself, as a node of the user's would: no op tells of shapes.
-  const Function f = [&](const Tensors& in) -> Tensors {
-    SavedTensor first;
-    SavedTensor second;
-    first.save(Tensor::full({size}, DType::float64, 1));
-    second.save(in[0]);
-    if (runs++ == 0) {
-      other = std::move(first);
-      asked = std::move(second);
-    }
-    return {tanh(in[0])};
-  };
-  const Tensors y = checkpoint(f, {variable({0.5})});
-  size = 3;
-  CHECK_THROWS_WITH(asked.get("mine"),
-                    ContainsSubstring("saved tensor 0 (float64 [2]) expected, got saved tensor 0 "
-                                      "(float64 [3])"));
-  size = 2;
-  CHECK(asked.get("mine").shape() == Shape({1}));
 }
 
 TEST_CASE_METHOD(LedgerScope,

@@ -6,8 +6,6 @@
 #include <stdexcept>
 
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/sequential.h"
-#include "engine/nn/layers.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
@@ -245,38 +243,6 @@ TEST_CASE_METHOD(OffloadFixture,
   ambient().streams.seed(5);
   backward(sum(plain.layer(1)(plain.layer(0)({plain.x}))[0]));
   check_same(got, plain.gradients());
-}
-
-TEST_CASE_METHOD(OffloadFixture,
-                 "a function that throws anywhere leaves nothing in either memory") {
-  const bool reentrant = GENERATE(false, true);
-  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
-  CAPTURE(reentrant, static_cast<int>(plan));
-  int calls = 0;
-  {
-    Net net;
-    backward(sum(offloaded_forward(offload(), net, plan, reentrant)));
-    calls = net.calls;
-  }
-  REQUIRE(calls > 4);
-  for (int k = 1; k <= calls; ++k) {
-    CAPTURE(k);
-    Net net;
-    net.throw_at = k;
-    const auto train = [&] {
-      const Tensor y = sum(offloaded_forward(offload(), net, plan, reentrant));
-      CHECK(k > 4);
-      backward(y);
-    };
-    CHECK_THROWS_AS(train(), std::domain_error);
-    CHECK(ambient().hooks == nullptr);
-    CHECK(host().live() == 0);
-    CHECK(ledger().live(Tag::saved) == 0);
-    net.x.set_grad({});
-    for (Tensor& w : net.weights) w.set_grad({});
-    const std::int64_t clean = ledger().live();
-    CHECK(clean == ledger().live(Tag::parameters) + ledger().live(Tag::inputs));
-  }
 }
 
 TEST_CASE_METHOD(OffloadFixture, "a backward that a recomputation broke off can be made again") {

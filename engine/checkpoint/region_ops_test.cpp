@@ -4,16 +4,11 @@
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
-#include <cmath>
-#include <string>
 
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/batch_norm.h"
-#include "engine/ops/conv2d.h"
-#include "engine/ops/noise.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -22,7 +17,6 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
-using testing::variable;
 using testing::x22;
 
 }  // namespace
@@ -121,52 +115,6 @@ TEST_CASE_METHOD(LedgerScope, "a captured tensor and one made again do not stand
   takes_captured = !first;
   CHECK_THROWS_WITH(backward(loss), ContainsSubstring("operand 1 of mul (float64 [2, 2]) is "
                                                       "another tensor"));
-}
-
-TEST_CASE_METHOD(LedgerScope, "an op with any other argument than in the forward is noticed") {
-  struct Op {
-    std::string name;
-    std::array<int, 3> arguments;
-  };
-  // How many of the values below an argument takes; some differ in one bit, or in sum are alike.
-  const Op op =
-      GENERATE(Op{"dropout", {4, 1, 4}}, Op{"rrelu", {4, 3, 4}}, Op{"gaussian_noise", {4, 1, 4}},
-               Op{"batch_norm", {4, 3, 2}}, Op{"conv2d", {4, 3, 1}});
-  const bool reentrant = GENERATE(false, true);
-  const double small[] = {0.25, std::nextafter(0.25, 1), 0.375, 0.5};
-  const double large[] = {0.5, 0.625, 0.75};
-  const int streams[] = {0, 1, 2, 256};
-  for (int n = 0; n < 256; ++n) ambient().streams.add("stream " + std::to_string(n));
-  const Tensor x = Tensor::ones({2, 2, 4, 4}, DType::float64).set_requires_grad(true);
-  const Tensor kernel = Tensor::ones({2, 2, 2, 2}, DType::float64);
-  const Tensor c = Tensor::ones({2}, DType::float64);
-  Tensor unused = c.clone();
-  std::array<int, 3> i{};
-  const Function f = [&](const Tensors& in) -> Tensors {
-    const RandomOptions options{.stream = streams[i[2]]};
-    if (op.name == "dropout") return {tanh(dropout(in[0], small[i[0]], options))};
-    if (op.name == "rrelu") return {tanh(rrelu(in[0], small[i[0]], large[i[1]], options))};
-    if (op.name == "gaussian_noise") return {tanh(gaussian_noise(in[0], small[i[0]], options))};
-    if (op.name == "conv2d") return {tanh(conv2d(in[0], kernel, {}, i[0] + 1, i[1]))};
-    return {batch_norm(in[0], c, c, unused, unused, {i[2] == 0, small[i[0]], large[i[1]]})};
-  };
-  const auto set = [&](int n) {
-    i[0] = n % op.arguments[0];
-    i[1] = n / op.arguments[0] % op.arguments[1];
-    i[2] = n / op.arguments[0] / op.arguments[1];
-  };
-  const int all = op.arguments[0] * op.arguments[1] * op.arguments[2];
-  for (int forward = 0; forward < all; ++forward) {
-    set(forward);
-    const Tensor loss = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]);
-    for (int recomputation = 0; recomputation < all; ++recomputation) {
-      set(recomputation);
-      if (recomputation == forward) continue;
-      CAPTURE(op.name, reentrant, forward, recomputation);
-      REQUIRE_THROWS_WITH(backward(loss, {.retain_graph = true}),
-                          ContainsSubstring(op.name + " with other arguments"));
-    }
-  }
 }
 
 }  // namespace rematch

@@ -107,22 +107,6 @@ TEST_CASE_METHOD(LedgerScope, "ops in place are not kept, and do not harm what w
   CHECK(same_bits(gradient_of(f, &before), gradient_of(f, nullptr)));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a region with a policy may lie in another, or hold one") {
-  const bool outer_keeps = GENERATE(false, true);
-  const bool inner_keeps = GENERATE(false, true);
-  const bool early_stop = GENERATE(false, true);
-  CheckpointOptions outer = keeping(outer_keeps ? "dropout" : "none");
-  CheckpointOptions inner = keeping(inner_keeps ? "dropout" : "none", 1);
-  outer.early_stop = inner.early_stop = early_stop;
-  const Function nested = [&](const Tensors& in) -> Tensors {
-    return two_masks({checkpoint(two_masks, {tanh(in[0])}, inner)[0]});
-  };
-  const Function plain = [&](const Tensors& in) -> Tensors {
-    return two_masks({two_masks({tanh(in[0])})[0]});
-  };
-  CHECK(same_bits(gradient_of(nested, &outer), gradient_of(plain, nullptr)));
-}
-
 TEST_CASE_METHOD(LedgerScope, "the reentrant variant takes no policy") {
   CheckpointOptions options = keeping("tanh");
   options.reentrant = true;

@@ -85,20 +85,6 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation reads the states that its forward
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "a second backward recomputes with the same states") {
-  Tensor scale = tensor({2}, {1});
-  const Function f = [&](const Tensors& in) -> Tensors {
-    return {tanh(delayed_scaling(in[0], scale, true))};
-  };
-  const Tensor x = variable({1, -3}, {2});
-  const Tensor y = sum(checkpoint(f, {x}, {.reentrant = false})[0]);
-  backward(y, {.retain_graph = true});
-  const Values once = x.grad().to_vector();
-  backward(y);
-  CHECK(x.grad().to_vector() == Values{2 * once[0], 2 * once[1]});
-  CHECK(scale.item() == 2.5);
-}
-
 TEST_CASE_METHOD(LedgerScope, "what a policy keeps does not shift the states behind it") {
   const Policy policy = [](const OpInstance& op) {
     return op.index == 0 ? Keep::must_save : Keep::must_recompute;

@@ -1,15 +1,12 @@
 #include "engine/ops/kv_cache.h"
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/testing/ledger_scope.h"
@@ -19,9 +16,7 @@ namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-using testing::same_bits;
 using testing::tensor;
-using testing::values_off_zero;
 using testing::variable;
 using Values = std::vector<double>;
 
@@ -62,33 +57,6 @@ TEST_CASE_METHOD(LedgerScope, "the gradient of a sequence is that of its own row
   CHECK_FALSE(x.grad().defined());
   backward(sum(mul(y, tensor({5, 7, 11, 13}, {2, 2, 1}))));
   CHECK(x.grad().to_vector() == Values{7, 13});
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a recomputation finds the cache of its forward, and appends nothing") {
-  const bool reentrant = GENERATE(true, false);
-  const auto train = [](auto&& run) {
-    Tensor cache = values_off_zero({2, 2}, 1);
-    const Function f = [&](const Tensors& in) -> Tensors {
-      const Tensor y = kv_cache(in[0], cache, true);
-      return {tanh(mul(y, y))};
-    };
-    const Tensor x = values_off_zero({2, 1, 2}, 2).set_requires_grad(true);
-    const Tensor z = values_off_zero({3, 4, 2}, 3).set_requires_grad(true);
-    const Tensor first = sum(run(f, x));
-    const Tensor second = sum(run(f, z));
-    backward(first);
-    backward(second);
-    return Tensors{first.detach(), second.detach(), x.grad(), z.grad(), cache};
-  };
-  const Tensors expected = train([](const Function& f, const Tensor& x) { return f({x})[0]; });
-  const Tensors got = train([&](const Function& f, const Tensor& x) {
-    return checkpoint(f, {x}, {.reentrant = reentrant})[0];
-  });
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    CAPTURE(i);
-    CHECK(same_bits(got[i], expected[i]));
-  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "a cache has rows of the input's width and dtype") {

@@ -4,8 +4,6 @@
 #include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -13,13 +11,10 @@
 #include <vector>
 
 #include "engine/ambient/ambient.h"
-#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/kernels/moe.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
 #include "engine/random/philox.h"
 #include "engine/testing/finite_differences.h"
@@ -29,12 +24,9 @@
 namespace rematch {
 namespace {
 
-using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
-using testing::same_bits;
 using testing::tensor;
 using testing::values_off_zero;
-using testing::variable;
 using Values = std::vector<double>;
 
 /// Two experts of one feature, 3x and 5x.
@@ -214,61 +206,6 @@ TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {
   refused(x, router, experts, load, {.top = 0});
   refused(x, router, experts, load, {.top = 4});
   refused(x, router, experts, load, {.jitter = -1});
-}
-
-/// A product in bfloat16, whose rows are then routed with jitter.
-struct RoutedStep {
-  Tensor y;
-  Tensors gradients;
-  Values load;
-};
-RoutedStep routed_step(const CheckpointOptions* options) {
-  ambient().streams.seed(5);
-  Tensors leaves{
-      values_off_zero({12, 4}, 1, DType::float32), values_off_zero({4, 4}, 2, DType::float32),
-      values_off_zero({3, 4}, 3, DType::float32), values_off_zero({3, 4, 4}, 4, DType::float32)};
-  for (Tensor& t : leaves) t.set_requires_grad(true);
-  Tensor load = no_load(3, DType::float32);
-  const Function f = [&](const Tensors& in) -> Tensors {
-    const Tensor low = linear(in[0], leaves[1]);
-    return {moe(low, leaves[2], leaves[3], load, {.top = 2, .jitter = 0.5})};
-  };
-  RoutedStep step;
-  {
-    const AutocastScope autocast;
-    step.y = options != nullptr ? checkpoint(f, {leaves[0]}, *options)[0] : f({leaves[0]})[0];
-  }
-  // Draws in between must not matter.
-  ambient().streams.at(0).draw(7);
-  backward(sum(step.y));
-  for (const Tensor& t : leaves) step.gradients.push_back(t.grad());
-  step.load = load.to_vector();
-  return step;
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a recomputation routes as its forward did, and counts no row again") {
-  CheckpointOptions options;
-  options.reentrant = GENERATE(false, true);
-  if (!options.reentrant) options.determinism = DeterminismCheck::values;
-  const RoutedStep plain = routed_step(nullptr);
-  const RoutedStep again = routed_step(&options);
-  CHECK(same_bits(again.y.detach(), plain.y.detach()));
-  for (std::size_t i = 0; i < plain.gradients.size(); ++i) {
-    CAPTURE(i);
-    CHECK(same_bits(again.gradients[i], plain.gradients[i]));
-  }
-  CHECK(again.load == plain.load);
-  CHECK(plain.load[0] + plain.load[1] + plain.load[2] == 24);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a recomputation that cannot route as its forward did says where") {
-  CheckpointOptions options{.reentrant = false, .preserve_rng = false};
-  options.determinism = DeterminismCheck::values;
-  // The probabilities, of other noise.
-  CHECK_THROWS_WITH(routed_step(&options),
-                    ContainsSubstring("the bits of saved tensor 5 (float32 [12, 3]), saved after "
-                                      "moe (op 1), changed"));
 }
 
 TEST_CASE("counts of experts are added up, and nothing behind them is written to") {

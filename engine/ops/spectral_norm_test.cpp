@@ -2,15 +2,12 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <cmath>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
 
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/testing/ledger_scope.h"
@@ -23,7 +20,6 @@ using testing::LedgerScope;
 using testing::same_bits;
 using testing::tensor;
 using testing::values_off_zero;
-using testing::variable;
 using Values = std::vector<double>;
 
 /// A weight [3, 2] with its bias and with vectors that do not belong to it yet.
@@ -87,31 +83,6 @@ TEST_CASE_METHOD(LedgerScope, "training is evaluation with the vectors that it l
   CHECK(same_bits(x.grad(), z.grad()));
   CHECK(same_bits(layer.weight.grad(), after.weight.grad()));
   CHECK(same_bits(layer.bias.grad(), after.bias.grad()));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a recomputation takes the step of its forward, and no other") {
-  const bool reentrant = GENERATE(true, false);
-  const auto train = [](NormalizedLayer& layer, auto&& run) {
-    const Function f = [&](const Tensors& in) -> Tensors { return {tanh(layer(in[0]))}; };
-    const Tensor x = values_off_zero({2, 2}, 5).set_requires_grad(true);
-    const Tensor z = values_off_zero({4, 2}, 6).set_requires_grad(true);
-    const Tensor first = sum(run(f, x));
-    const Tensor second = sum(run(f, z));
-    backward(first);
-    backward(second);
-    return Tensors{x.grad(), z.grad(), layer.weight.grad(), layer.bias.grad(), layer.u, layer.v};
-  };
-  NormalizedLayer plain;
-  NormalizedLayer checkpointed;
-  const Tensors expected =
-      train(plain, [](const Function& f, const Tensor& x) { return f({x})[0]; });
-  const Tensors got = train(checkpointed, [&](const Function& f, const Tensor& x) {
-    return checkpoint(f, {x}, {.reentrant = reentrant})[0];
-  });
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    CAPTURE(i);
-    CHECK(same_bits(got[i], expected[i]));
-  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "the vectors count as changed once they moved on") {

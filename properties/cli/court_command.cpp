@@ -38,7 +38,7 @@ CourtPlanner planner_named(const CourtArguments& a, const std::string& name,
   // A command has words, or names a program.
   if (name.find_first_of(" /") == std::string::npos) {
     std::vector<std::string> known;
-    for (const Planner* planner : planners()) known.emplace_back(planner->name);
+    for (const Planner& planner : planners()) known.emplace_back(planner.name);
     throw UsageError(fmt::format(
         "--planner: expected a planner of `{}`, a command in quotes or a file, got \"{}\"{}",
         again("court --list"), name, did_you_mean(name, known)));
@@ -47,9 +47,9 @@ CourtPlanner planner_named(const CourtArguments& a, const std::string& name,
 }
 
 int list_planners() {
-  for (const Planner* planner : planners()) {
+  for (const Planner& planner : planners()) {
     print_out(
-        fmt::format("  {:<18} {}\n", planner->name, hanging(std::string(planner->statement), 21)));
+        fmt::format("  {:<18} {}\n", planner.name, hanging(std::string(planner.statement), 21)));
   }
   return kHeld;
 }
@@ -77,7 +77,7 @@ int court(const CourtArguments& a) {
   o.jobs = parse_jobs(a.jobs);
   for (const std::string& name : a.planners) o.planners.push_back(planner_named(a, name, *o.stop));
   if (a.planners.empty()) {
-    for (const Planner* planner : planners()) o.planners.push_back(court_planner(*planner));
+    for (const Planner& planner : planners()) o.planners.push_back(court_planner(planner));
   }
   prepare_threads(o.jobs, a.json);
   const std::uint64_t chains = o.models.empty() ? o.chains : o.models.size();
@@ -140,8 +140,7 @@ const CommandEntry court_command{
     .summary = "Hold planners to what they promise, and compare them with the best plans",
     .examples =
         "  rematch court --chains 10000\n"
-        "  rematch court --planner rotor --planner optimum --save worst\n"
-        "  rematch court --planner 'python3 properties/plans/schedules.py --planner hrevolve'\n"
+        "  rematch court --planner './my_planner --exact' --planner optimum --save worst\n"
         "  rematch court CASE.json --planner INTERVALS.json",
     .declare = declare_court,
 };

@@ -381,7 +381,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"replay /nowhere.json", "No such file or directory"},
       {"plan", "expected a case file, FILE.json, got none"},
       {"plan /nowhere.json", "No such file or directory"},
-      {"scenario one_segment --epochs 3", "--epochs has no effect on one_segment"},
+      {"scenario one_segment --all", "got several of them"},
       {"replay a.json --seed 1 --case 2", "got both"},
       {"show a.json --mix standard", "--mix has no effect on a case file"},
       {"check --limit 5s", "--limit has no effect on engine"},

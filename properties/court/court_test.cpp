@@ -70,11 +70,11 @@ TEST_CASE("a planner that promises too few recomputations is found", "[plans]") 
   CHECK(broken > 0);
 }
 
-TEST_CASE("planners that promise bytes by dynamic programming keep them, and all recomputations",
+TEST_CASE("planners that come with the program keep what they promise, on any number of threads",
           "[plans]") {
   INFO("seed " << Catch::getSeed());
   std::vector<CourtPlanner> all;
-  for (const Planner* planner : planners()) all.push_back(court_planner(*planner));
+  for (const Planner& planner : planners()) all.push_back(court_planner(planner));
   CourtOptions o = options(60, all);
   const CourtResult result = hold_court(o);
   std::size_t plans = 0;
@@ -82,17 +82,16 @@ TEST_CASE("planners that promise bytes by dynamic programming keep them, and all
     INFO(p.name);
     CHECK(p.failure.empty());
     CHECK_FALSE(p.defect.shown);
-    const bool exact = p.name == "optimum" || p.name == "rotor";
     for (const Trial& t : p.trials) {
       INFO("chain " << t.chain);
       CHECK(t.recomputations_broken() == 0);
-      if (exact) CHECK(t.bytes_broken() == 0);
+      CHECK(t.bytes_broken() == 0);
       CHECK(t.extra_recomputations >= 0);
       CHECK(t.extra_bytes >= 0);
     }
     plans += p.trials.size();
   }
-  CHECK(plans > 180);
+  CHECK(plans > 110);
   // Threads change nothing.
   o.jobs = 3;
   const CourtResult threads = hold_court(o);

@@ -54,26 +54,19 @@ struct PlannerAnswer {
   static PlannerAnswer refused(std::string why) { return {{}, std::move(why)}; }
 };
 
-/// A planner that comes with the program. PLANNER.cpp defines it, and planners.cpp lists it.
+/// A planner that comes with the program.
 struct Planner {
   std::string_view name;
   /// Whose plan it is, and what it promises.
   std::string_view statement;
   PlannerAnswer (*plan)(const PlannerTask& task);
 };
-std::span<const Planner* const> planners();
+std::span<const Planner> planners();
 /// nullptr when there is none.
 const Planner* find_planner(std::string_view name);
 
 /// Stages [begin, end) as a segment of the case.
 SegmentSpec segment_of(const PlannerTask& task, int begin, int end,
                        std::vector<SegmentSpec> nested = {});
-/// Runs of layers that segments add where each is run once more as a whole.
-std::int64_t layers_in(const std::vector<SegmentSpec>& segments);
-/// Flat segments from cuts, and the promise by Chen et al. (2016): inputs of the segments, and the
-/// outputs of the largest. `ends`: of the segments, in stages.
-PlannerAnswer flat_plan(const PlannerTask& task, const std::vector<int>& ends);
-/// The square root, rounded, at least 1: the number of segments of a uniform chain.
-int segments_of_uniform(int stages);
 
 }  // namespace rematch

@@ -4,32 +4,50 @@
 
 #include "properties/plans/planner.h"
 
-// In the order of reports. Each is defined in planner_NAME.cpp.
-#define REMATCH_EACH_PLANNER(PLANNER) \
-  PLANNER(optimum)                    \
-  PLANNER(rotor)                      \
-  PLANNER(greedy)                     \
-  PLANNER(uniform)                    \
-  PLANNER(sequential)                 \
-  PLANNER(revolve)                    \
-  PLANNER(revolve_reentrant)
-
 namespace rematch {
+namespace {
 
-#define REMATCH_DECLARE(name) extern const Planner name##_planner;
-REMATCH_EACH_PLANNER(REMATCH_DECLARE)
-#undef REMATCH_DECLARE
-
-std::span<const Planner* const> planners() {
-#define REMATCH_LIST(name) &name##_planner,
-  static constexpr std::array kPlanners{REMATCH_EACH_PLANNER(REMATCH_LIST)};
-#undef REMATCH_LIST
-  return kPlanners;
+PlannerAnswer plan_optimum(const PlannerTask& task) {
+  for (const BestPlan& best : task.frontier->plans) {
+    if (best.promise.peak_bytes > task.budget) continue;
+    PlannerAnswer answer;
+    answer.plan.segments = best.segments;
+    answer.plan.promise = best.promise;
+    return answer;
+  }
+  return PlannerAnswer::refused("no plan fits");
 }
 
+/// The cut of torch.utils.checkpoint.checkpoint_sequential(): equal numbers of layers, the last
+/// segment outside. It knows no bytes, and cuts in front of in-place layers as well.
+PlannerAnswer plan_sequential(const PlannerTask& task) {
+  const int layers = static_cast<int>(task.model->layers.size());
+  const int segments =
+      std::max(1, static_cast<int>(std::lround(std::sqrt(static_cast<double>(layers)))));
+  PlannerAnswer answer;
+  answer.plan.sequential = SequentialSpec{segments, true, {}};
+  answer.plan.promise.recomputations = std::int64_t{layers / segments} * (segments - 1);
+  return answer;
+}
+
+constexpr std::array kPlanners{
+    Planner{.name = "optimum",
+            .statement = "`rematch plan`: the least recomputation within the budget; promises peak "
+                         "bytes and recomputations",
+            .plan = plan_optimum},
+    Planner{.name = "sequential",
+            .statement =
+                "PyTorch's checkpoint_sequential(), as many segments as the square root of "
+                "the depth; promises recomputations, whatever the budget",
+            .plan = plan_sequential}};
+
+}  // namespace
+
+std::span<const Planner> planners() { return kPlanners; }
+
 const Planner* find_planner(std::string_view name) {
-  for (const Planner* planner : planners()) {
-    if (planner->name == name) return planner;
+  for (const Planner& planner : planners()) {
+    if (planner.name == name) return &planner;
   }
   return nullptr;
 }
@@ -69,35 +87,6 @@ SegmentSpec segment_of(const PlannerTask& task, int begin, int end,
           task.stages[static_cast<std::size_t>(end) - 1].end,
           {},
           std::move(nested)};
-}
-
-std::int64_t layers_in(const std::vector<SegmentSpec>& segments) {
-  std::int64_t layers = 0;
-  for (const SegmentSpec& s : segments) layers += s.end - s.begin + layers_in(s.nested);
-  return layers;
-}
-
-PlannerAnswer flat_plan(const PlannerTask& task, const std::vector<int>& ends) {
-  PlannerAnswer answer;
-  std::int64_t inputs = 0;
-  std::int64_t largest = 0;
-  int begin = 0;
-  for (const int end : ends) {
-    std::int64_t outputs = 0;
-    for (int i = begin; i < end; ++i) outputs += task.stages[static_cast<std::size_t>(i)].saved;
-    if (begin > 0) inputs += task.stages[static_cast<std::size_t>(begin) - 1].output;
-    largest = std::max(largest, outputs);
-    answer.plan.segments.push_back(segment_of(task, begin, end));
-    begin = end;
-  }
-  // The papers count feature maps. The rest is not held against them.
-  answer.plan.promise = {std::max(task.resident + inputs + largest, task.chain->rest),
-                         layers_in(answer.plan.segments)};
-  return answer;
-}
-
-int segments_of_uniform(int stages) {
-  return std::max(1, static_cast<int>(std::lround(std::sqrt(static_cast<double>(stages)))));
 }
 
 }  // namespace rematch

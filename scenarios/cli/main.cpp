@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
@@ -29,8 +30,6 @@ Examples:
 
 struct Arguments {
   std::vector<std::string> names;
-  std::string epochs;
-  std::string samples;
   std::string svg;
   std::string readme;
   bool all = false;
@@ -47,12 +46,12 @@ fs::path made_folder(std::string_view option, const fs::path& folder) {
   return folder;
 }
 
-void write_pictures(const fs::path& folder, std::string_view name, const Report& report) {
+void write_page(const fs::path& folder, const Scenario& scenario, const Report& report) {
   int number = 0;
-  for (const Report::Item& item : report.items()) {
-    const auto* chart = std::get_if<Chart>(&item);
-    if (chart != nullptr) cli::write_text(folder / picture_name(name, ++number), svg(*chart));
+  for (const std::string& picture : pictures(report)) {
+    cli::write_text(folder / picture_name(scenario.name, ++number), picture);
   }
+  cli::write_text(folder / fmt::format("{}.md", scenario.name), markdown(scenario, report));
 }
 
 std::vector<const Scenario*> chosen(const Arguments& a) {
@@ -76,10 +75,11 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
   return result;
 }
 
-Report run_one(const Scenario& scenario, Options options, const std::atomic<bool>& stop) {
+Report run_one(const Scenario& scenario, const std::atomic<bool>& stop) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
   cli::StatusLine status(false);
+  Options options;
   options.stopped = [&] { return stop.load(); };
   options.progress = [&](std::string_view text) {
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -106,57 +106,31 @@ int list(bool json) {
   return cli::kHeld;
 }
 
-/// 0 when the option was not given.
-std::int64_t parse_count(std::string_view option, const std::string& text) {
-  constexpr std::uint64_t kMost = 1000000;
-  if (text.empty()) return 0;
-  const std::uint64_t count = cli::parse_whole(option, text, 1);
-  if (count > kMost) {
-    throw cli::UsageError(fmt::format("{}: expected at most {}, got {}", option, kMost, text));
-  }
-  return static_cast<std::int64_t>(count);
-}
-
 int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
   if (stories.empty()) {
-    if (!a.svg.empty() || !a.epochs.empty() || !a.samples.empty()) {
+    if (!a.svg.empty()) {
       throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
     }
     return list(a.json);
   }
-  Options options;
-  options.epochs = static_cast<int>(parse_count("--epochs", a.epochs));
-  options.samples = parse_count("--samples", a.samples);
-  if (!a.readme.empty() && (options.epochs > 0 || options.samples > 0)) {
-    throw cli::UsageError("--readme shows quick runs: leave --epochs and --samples out");
-  }
-  for (const Scenario* s : stories) {
-    if (a.all || s->trains || (a.epochs.empty() && a.samples.empty())) continue;
-    throw cli::UsageError(fmt::format("{} has no effect on {}, which trains nothing",
-                                      a.epochs.empty() ? "--samples" : "--epochs", s->name));
-  }
   // Before the run, so that a bad folder costs no computation.
-  fs::path pictures = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
-  if (!a.readme.empty()) pictures = made_folder("--readme", fs::path(a.readme) / "pictures");
+  const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
+  if (!a.readme.empty()) made_folder("--readme", a.readme);
   const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
   const cli::Paint paint(cli::colour_wanted(1));
-  fs::path reports_folder;
-  if (!a.readme.empty()) reports_folder = made_folder("--readme", fs::path(a.readme) / "reports");
+  std::vector<std::string> digests;
   Json reports = Json::array();
   int claims = 0;
   int failed = 0;
   for (const Scenario* scenario : stories) {
     if (stop) break;
-    const Report report = run_one(*scenario, options, stop);
+    const Report report = run_one(*scenario, stop);
     claims += report.claims();
     failed += report.failed();
-    if (!pictures.empty()) write_pictures(pictures, scenario->name, report);
-    if (!reports_folder.empty()) {
-      cli::write_text(reports_folder / (std::string(scenario->name) + ".md"),
-                      markdown(*scenario, report));
-    }
+    if (!pages.empty()) write_page(pages, *scenario, report);
+    digests.push_back(digest(*scenario, report));
     if (a.json) {
       reports.push_back(to_json(*scenario, report));
     } else if (a.readme.empty()) {
@@ -166,12 +140,15 @@ int run(const Arguments& a) {
   const bool interrupted = stop;
   if (!a.readme.empty() && !interrupted) {
     cli::write_text(fs::path(a.readme) / "README.md", readme(scenarios()));
+    cli::write_text(fs::path(a.readme) / "approved.json",
+                    fmt::format("{{\n{}\n}}\n", fmt::join(digests, ",\n")));
   }
   if (a.json)
     cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
   if (!a.json) {
-    if (!pictures.empty())
-      cli::print_out(fmt::format("pictures written to {}\n", pictures.string()));
+    if (!pages.empty()) {
+      cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
+    }
     if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
     const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
     cli::print_out(failed == 0 ? paint.green(fmt::format("all claims hold ({})\n", claimed))
@@ -188,16 +165,12 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("name", a.names, "Scenarios to run; without a name, lists them")
       ->type_name("NAME");
   app.add_flag("--all", a.all, "Run every scenario");
-  app.add_option("--epochs", a.epochs,
-                 "Number of epochs, for scenarios that train (default: a short run)")
-      ->type_name("N");
-  app.add_option("--samples", a.samples,
-                 "Train on the first N samples only, for scenarios that train")
-      ->type_name("N");
-  app.add_option("--svg", a.svg, "Also write the charts into this folder")->type_name("DIR");
+  app.add_option("--svg", a.svg,
+                 "Also write the charts, and the report as Markdown, into this folder")
+      ->type_name("DIR");
   app.add_flag("--json", a.json, "JSON instead of text");
   app.add_option("--readme", a.readme,
-                 "Run all scenarios and regenerate DIR/README.md, DIR/reports and DIR/pictures")
+                 "Run all scenarios and regenerate DIR/README.md and DIR/approved.json")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   cli::format_help(app);

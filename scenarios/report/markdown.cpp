@@ -10,17 +10,17 @@ constexpr std::string_view kHead =
 
 Questions that people asked about activation checkpointing, each answered by a program that runs, by numbers, and by a
 picture. Bytes are counted by the engine's ledger and layer runs by counting functions, so every figure is the same on
-every machine. A ticked line in a report is a claim that the run has just checked. Each report ends in what to do in
-PyTorch, with the probes of PyTorch 2.15 that confirm it.
+every machine. A ticked line in a report is a claim that the run has just checked. Below are the answers in short, and
+what to do in PyTorch, with the probes of PyTorch 2.15 that confirm it; the programs show why.
 
     build/release/bin/rematch scenario                            # lists the questions
     build/release/bin/rematch scenario last_segment               # runs one
-    build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts
+    build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts, and the report as Markdown
     build/release/bin/rematch scenario last_segment --json        # the report as data
 
-This page, `reports/` and `pictures/` are written by `build/release/bin/rematch scenario --readme scenarios`. A test
-fails when they differ from what the stories find, and when a claim fails. A story is one file in `stories/` and one
-line in `scenarios.cpp` ([how to add one](../ci/ADDING.md#a-story)).
+This page and `approved.json` are written by `build/release/bin/rematch scenario --readme scenarios`. A test fails when
+a claim fails, and when a report or a chart has another digest than the approved one; it then writes what was found. A
+story is one file in `stories/` and one line in `scenarios.cpp` ([how to add one](../ci/ADDING.md#a-story)).
 
 ## Questions
 
@@ -71,6 +71,11 @@ std::string paragraph(std::string_view text, std::string_view indent = "") {
   return out + "\n";
 }
 
+std::string in_pytorch(const Scenario& scenario) {
+  const Advice& advice = scenario.in_pytorch;
+  return paragraph(fmt::format("**In PyTorch.** {} ({}.)", advice.text, advice.probes()));
+}
+
 }  // namespace
 
 std::string picture_name(std::string_view story, int number) {
@@ -96,21 +101,39 @@ std::string markdown(const Scenario& scenario, const Report& report) {
     } else if (const auto* rows = std::get_if<Table>(&item)) {
       out += table(*rows);
     } else if (const auto* chart = std::get_if<Chart>(&item)) {
-      out += fmt::format("![{}](../pictures/{})\n", chart->title,
-                         picture_name(scenario.name, ++pictures));
+      out += fmt::format("![{}]({})\n", chart->title, picture_name(scenario.name, ++pictures));
     }
   }
-  const Advice& advice = scenario.in_pytorch;
-  out += "\n" + paragraph(fmt::format("**In PyTorch.** {} ({}.)", advice.text, advice.probes()));
-  return out;
+  return out + "\n" + in_pytorch(scenario);
+}
+
+std::vector<std::string> pictures(const Report& report) {
+  std::vector<std::string> drawn;
+  for (const Report::Item& item : report.items()) {
+    if (const auto* chart = std::get_if<Chart>(&item)) drawn.push_back(svg(*chart));
+  }
+  return drawn;
+}
+
+std::string digest(const Scenario& scenario, const Report& report) {
+  // FNV-1a, 64 bits.
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto add = [&](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  };
+  add(markdown(scenario, report));
+  const std::vector<std::string> drawn = pictures(report);
+  for (const std::string& picture : drawn) add(picture);
+  return fmt::format(R"("{}": {{"claims": {}, "charts": {}, "digest": "{:016x}"}})", scenario.name,
+                     report.claims(), drawn.size(), hash);
 }
 
 std::string readme(std::span<const Scenario> scenarios) {
   std::string out(kHead);
   for (const Scenario& scenario : scenarios) {
-    out += paragraph(
-        fmt::format("- [{}](reports/{}.md): {}", scenario.name, scenario.name, scenario.question),
-        "  ");
+    out += fmt::format("{}### {}\n\n", out.ends_with("\n\n") ? "" : "\n", scenario.name);
+    out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
+    out += paragraph(scenario.answer) + "\n" + in_pytorch(scenario);
   }
   return out;
 }

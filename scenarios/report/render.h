@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "properties/output/terminal.h"
 #include "scenarios/report/scenario.h"
@@ -18,11 +19,18 @@ std::string terminal_text(const Scenario& scenario, const Report& report, int wi
 /// member named for what it is: "say", "table", "chart", "claim" or "measured".
 nlohmann::ordered_json to_json(const Scenario& scenario, const Report& report);
 
-/// A story as a page of reports/: question, source, answer, and its report without what was
-/// measured. Charts are links into pictures/.
+/// A story as a page: question, source, answer, and its report without what was measured. Charts
+/// are links to the files of picture_name() beside it.
 std::string markdown(const Scenario& scenario, const Report& report);
 
-/// README.md: the room, and every question with a link to its report.
+/// The charts of a report as SVG, in order.
+std::vector<std::string> pictures(const Report& report);
+
+/// A line of approved.json: the story's name, how many claims and charts it has, and a hash over
+/// the page and the charts.
+std::string digest(const Scenario& scenario, const Report& report);
+
+/// README.md: the room, and every question with its answer in short.
 std::string readme(std::span<const Scenario> scenarios);
 
 /// The file of a story's chart `number`, counted from 1: "last_segment-1.svg".

@@ -15,7 +15,7 @@ const Scenario kStory{
     "a thread", "Because.",
     nullptr,    {"Do `this`.", {{"A1.x", "y", "1"}, {"A1.x", "z", "2"}, {"B2.x", "y", "3"}}}};
 
-Report sample(bool holds = true) {
+Report sample(bool holds = true, double peak = 5) {
   Report report;
   report.say("See [the thread](https://example.org/a) and **mind** `a[i]` of a | b.");
   Table& table = report.table("Bytes", {"run", "a | b"});
@@ -25,7 +25,7 @@ Report sample(bool holds = true) {
                 .x_label = "steps",
                 .y_label = "KiB",
                 .kind = Chart::Kind::steps,
-                .series = {{"plain", {0, 1, 2}, {1, 5, 2}}, {"other", {0, 1, 2}, {1, 2, 2}}}});
+                .series = {{"plain", {0, 1, 2}, {1, peak, 2}}, {"other", {0, 1, 2}, {1, 2, 2}}}});
   report.claim(holds, "first claim");
   report.claim(true, "second claim");
   report.measured("12 ms");
@@ -38,11 +38,27 @@ TEST_CASE("Markdown shows everything but what was measured") {
   const std::string text = markdown(kStory, sample());
   CHECK(text.starts_with("# a_story\n\n> Why?\n\nSource: a thread\n\n**In short.** Because.\n"));
   CHECK(contains(text, "| run | a \\| b |\n| --- | ---: |\n| plain | 1,234 |\n"));
-  CHECK(contains(text, "](../pictures/a_story-1.svg)"));
+  CHECK(contains(text, "](a_story-1.svg)"));
   CHECK(contains(text, "\n\n- [x] first claim\n- [x] second claim\n"));
   CHECK_FALSE(contains(text, "12 ms"));
   CHECK(text.ends_with("\n\n**In PyTorch.** Do `this`. (A1.x, B2.x.)\n"));
   CHECK(contains(markdown(kStory, sample(false)), "- [ ] first claim"));
+}
+
+TEST_CASE(
+    "a digest changes with the text, with a chart and with a claim, not with what was measured") {
+  const std::string approved = digest(kStory, sample());
+  CHECK(approved.starts_with(R"("a_story": {"claims": 2, "charts": 1, "digest": ")"));
+  CHECK(digest(kStory, sample(false)) != approved);
+  for (const bool same : {true, false}) {
+    Report report = sample();
+    if (same) report.measured("13 ms");
+    if (!same) report.say("More.");
+    CHECK((digest(kStory, report) == approved) == same);
+  }
+  // Of a chart the page has the title alone.
+  CHECK(markdown(kStory, sample(true, 6)) == markdown(kStory, sample()));
+  CHECK(digest(kStory, sample(true, 6)) != approved);
 }
 
 TEST_CASE("wrapping a paragraph makes no list, heading or quotation of it") {

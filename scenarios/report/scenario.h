@@ -11,11 +11,6 @@
 namespace rematch::scenarios {
 
 struct Options {
-  /// 0: the story's quick form, which tests run and README.md shows.
-  int epochs = 0;
-  /// Number of samples that a story trains on, the first ones; 0: as many as the story thinks
-  /// right.
-  std::int64_t samples = 0;
   /// May be empty; called with one line of text, now and then.
   std::function<void(std::string_view)> progress;
   /// May be empty; true: wind up, keep what there is.
@@ -54,8 +49,6 @@ struct Scenario {
   /// Report::measured(). May throw what the engine throws.
   void (*run)(const Options&, Report&);
   Advice in_pytorch = {};
-  /// It trains for as long as it is asked to: Options::epochs and samples mean something.
-  bool trains = false;
 };
 
 /// Begins the definition of a story outside of namespaces: REMATCH_STORY(name){"name", ...};

@@ -1,23 +1,12 @@
 #include <fmt/format.h>
 
-#include <stdexcept>
-
 #include "scenarios/stories/frozen_first_block/runs.h"
 #include "scenarios/stories/frozen_first_block/training.h"
 
 namespace rematch::scenarios::frozen_first_block_story {
 namespace {
 
-/// Ten epochs of these take about two minutes on two cores.
-constexpr std::int64_t kSamples = 2'000;
-
 void run(const Options& options, Report& report) {
-  const std::int64_t samples = options.samples > 0 ? options.samples : kSamples;
-  constexpr std::int64_t kLeast = frozen::kShortSteps * frozen::kBatch;
-  if (samples < kLeast) {
-    throw std::invalid_argument(
-        fmt::format("[frozen_first_block] at least {} samples expected, got {}", kLeast, samples));
-  }
   report.say(fmt::format(
       "The thread's network: two blocks of two convolutions, max pooling and dropout, then two "
       "linear layers. Instead of CIFAR-10 it learns pictures of the same size that are drawn here, "
@@ -26,13 +15,7 @@ void run(const Options& options, Report& report) {
       "of {}. Every run starts from the same weights, sees the same batches, and draws its dropout "
       "masks from the same random stream.",
       frozen::kBatch));
-  if (options.epochs == 0) {
-    report.say(
-        "These are the first steps. `build/release/bin/rematch scenario frozen_first_block "
-        "--epochs 10` goes on from them and draws the losses by epoch; `--samples` says how many "
-        "pictures it trains on.");
-  }
-  frozen::tell_runs(samples, options, report);
+  frozen::tell_runs(options, report);
 }
 
 }  // namespace
@@ -54,5 +37,4 @@ REMATCH_STORY(frozen_first_block){
      {{"RE4.frozen_input", "weight_has_gradient", "false"},
       {"RE4.frozen_input", "warnings", R"(["frozen"])"},
       {"RE4.one_input_trains", "weight_has_gradient", "true"},
-      {"RE4.non_reentrant", "weight_has_gradient", "true"}}},
-    true};
+      {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};

@@ -4,7 +4,6 @@ import errno
 import os
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 from .environment import Failure, failures
 from .options import parse
@@ -12,15 +11,6 @@ from .sides import read_sides
 
 
 def report(o: Namespace) -> int:
-    if o.history:
-        from .history import History, append, read_history
-
-        if o.append:
-            append(Path(o.history), o.append)
-            return 0
-        history = History(read_history(Path(o.history)), o)
-        print(history.text(), end="")
-        return history.exit_status
     from .compare import compare
     from .reports import json_report, markdown_report, text_report
 
@@ -28,14 +18,6 @@ def report(o: Namespace) -> int:
     write = json_report if o.json else markdown_report if o.markdown else text_report
     sys.stdout.write(write(c))
     sys.stdout.flush()
-    if o.html:
-        from .page import html_report
-
-        try:
-            Path(o.html).write_text(html_report(c))
-        except OSError as e:
-            print(f"rematch-compare: --html: {o.html}: {e.strerror}", file=sys.stderr)
-            return c.exit_status if c.exit_status == 1 else 2
     return c.exit_status
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SIZE = "about 110 MB to download, 530 MB on disk"
+SIZE = "about 85 MB to download, 430 MB on disk"
 REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
 FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rematch" / "compare"
 PYTHON = FOLDER / "bin" / "python"

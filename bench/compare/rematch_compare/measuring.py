@@ -119,20 +119,14 @@ class Measurement:
         not depend on what else runs, so both sides count at once."""
         running, begin = {}, time.monotonic()
         for side, program in self.programs.items():
-            out, lines = self.folder / side / "counts.json", self.folder / side / "timelines"
+            out = self.folder / side / "counts.json"
             pattern = "." if is_all else f"^({'|'.join(map(exact, names[side]))})$"
-            listing = [program, "--timelines", os.devnull, "--benchmark_list_tests=true"]
-            # Earlier commits' programs refuse the option.
-            takes = subprocess.run(listing, capture_output=True).returncode == 0
-            more = ["--timelines", lines] if takes else []
-            running[side] = out, lines, self.start(program, pattern, 1e-9, out, *more)
+            running[side] = out, self.start(program, pattern, 1e-9, out)
         costs: dict[str, float] = {}
-        for side, (out, lines, child) in running.items():
+        for side, (out, child) in running.items():
             self.finish(side, child, out)
             elapsed, result = time.monotonic() - begin, json.loads(out.read_text())
             result["context"]["rematch_times"] = "no"
-            if not lines.exists():
-                result["context"].pop("rematch_timeline", None)
             out.write_text(json.dumps(result))
             timed = [b for b in result["benchmarks"] if "time_unit" in b]
             ran = {b["name"]: b["real_time"] * UNITS[b["time_unit"]] / 1e9 for b in timed}

@@ -2,7 +2,6 @@
 ci/compare has in common with it."""
 
 import argparse
-import os
 import re
 import sys
 from collections.abc import Callable
@@ -68,18 +67,6 @@ def between(low: float, high: float, scale: float = 1) -> Callable[[str], float]
     return read
 
 
-def page(text: str) -> str:
-    """A file that can be written. It is tried at once, for measuring takes minutes."""
-    is_new = not os.path.lexists(text)
-    try:
-        open(text, "ab").close()
-    except OSError as e:
-        raise Wrong(f"{text}: {e.strerror}") from None
-    if is_new:
-        os.remove(text)
-    return text
-
-
 def add_shared(add: Callable[..., object]) -> None:
     """Options of rematch-compare and of ci/compare."""
     text = "smallest difference of times to report; default 2"
@@ -92,7 +79,6 @@ def add_shared(add: Callable[..., object]) -> None:
     add("--allow-missing", action="store_true", help=text)
     add("--json", action="store_true", help="JSON instead of text")
     add("--markdown", action="store_true", help="Markdown for a comment on a pull request")
-    add("--html", type=page, metavar="FILE", help="also write an HTML report")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -109,18 +95,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--looks", type=whole(1, 100), default=1, metavar="N", help=text)
     add("--no-time", action="store_true", help="compare exact counters only")
     add("--labels", nargs=2, metavar="TEXT", help="names of the two sides")
-    add("--history", metavar="FILE", help="look for changes over many commits")
-    add("--since", default="", metavar="COMMIT", help="with --history: start at this commit")
-    text = "with --history: append these results, a file or a folder of files for each commit"
-    add("--append", nargs="+", metavar="RESULTS", help=text)
     o = p.parse_args(arguments)
-    if (o.since or o.append) and not o.history:
-        p.error("--since and --append: they need --history")
     if o.json and o.markdown:
         p.error("--json and --markdown exclude each other")
     lists = [bool(o.base), bool(o.new)]
-    if o.history and (o.files or any(lists) or o.html or o.json or o.markdown):
-        p.error("--history: it writes text, and takes no BASE and NEW")
-    if not o.history and (len(o.files), lists) not in ((2, [False] * 2), (0, [True] * 2)):
+    if (len(o.files), lists) not in ((2, [False] * 2), (0, [True] * 2)):
         p.error("expected BASE NEW, or --base FILE... --new FILE...")
     return o

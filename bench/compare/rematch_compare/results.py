@@ -39,7 +39,6 @@ class Context(BaseModel, extra="allow"):
     rematch_commit: Text = ""
     rematch_dirty: Text = ""
     rematch_times: Literal["yes", "no"] = "yes"
-    rematch_timeline: Text = ""
 
 
 class AnyEntry(BaseModel):
@@ -105,8 +104,6 @@ class ResultFile:
         context, self.path = content.context, path
         self.date, self.commit = context.date, context.rematch_commit
         self.dirty = context.rematch_dirty not in ("", "0", "no", "false")
-        timeline = context.rematch_timeline
-        self.timelines = str(Path(path).parent / timeline) if timeline else ""
         said = {name: str(value) for name, value in (context.model_extra or {}).items()}
         # Fields that must agree for times to be comparable.
         self.fingerprint = {n: v for n, v in said.items() if n.startswith("rematch_")}

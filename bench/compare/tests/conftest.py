@@ -55,8 +55,6 @@ def write_recorded(folder):
     recorded = json.loads((GOLDEN / "inputs" / "results.json").read_text())
     for side, content in recorded.items():
         (folder / side).mkdir()
-        (folder / side / "timelines").write_text(json.dumps(content["timelines"]))
-        timelines = {"rematch_timeline": "timelines"}
         for i in range(16):
             entries = [
                 {**b["entry"], "run_type": "iteration", "time_unit": "ms"}
@@ -64,8 +62,7 @@ def write_recorded(folder):
                 for b in content["benchmarks"]
                 for n, ms in enumerate(b["real_time"][i])
             ]
-            context = content["context"] | (timelines if i == 0 else {})
-            text = json.dumps({"context": context, "benchmarks": entries})
+            text = json.dumps({"context": content["context"], "benchmarks": entries})
             (folder / side / f"{i:02}.json").write_text(text)
     return folder / "base", folder / "new"
 

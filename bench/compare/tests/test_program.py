@@ -62,29 +62,9 @@ def test_wrong_usage_and_unreadable_input_are_refused_with_the_option_or_the_pla
         f"{good} {good} --json --markdown": "--json and --markdown exclude",
         f"{good} {good} --looks 0": "--looks: expected a whole number from 1",
         f"{good} {good} --min-eff 3": "--min-eff: no such option",
-        f"{good} {good} --since abc": "--since and --append: they need --history",
-        "--history none": "none: cannot be read",
     }.items():
         status, out, errors = run_compare(*arguments.split())
         assert (status, out) == (2, "") and message in errors, errors
-
-
-def test_a_page_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path):
-    (tmp_path / "file").touch()
-    reasons = {".": "Is a directory", "none/p": "No such file", "file/p": "Not a directory"}
-    for place, reason in reasons.items():
-        status, out, errors = run_compare("none", "none", "--html", tmp_path / place)
-        assert (status, out) == (2, "") and f"--html: {tmp_path / place}: {reason}" in errors
-    run_compare("none", "none", "--html", tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
-
-
-def test_the_report_is_printed_even_if_the_page_cannot_be_written_later(tmp_path):
-    base, new = write_pairs(tmp_path, 1, 12)
-    status, out, errors = run_compare(base, new, "--html", "/dev/full")
-    assert status == 2 and out.startswith("NO REGRESSION") and "--html: /dev/full: No" in errors
-    base, new = write_pairs(tmp_path, 1.05, 12)
-    assert run_compare(base, new, "--html", "/dev/full")[0] == 1
 
 
 def test_help_answers_at_once_and_touches_nothing(tmp_path):

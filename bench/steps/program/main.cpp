@@ -3,10 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -30,31 +27,6 @@ struct Arguments {
   int threads = 1;
   bool tf32 = false;
   cpu::Vectors vectors = cpu::best_vectors();
-  /// File for the bytes over each step; empty: none.
-  std::string timelines;
-};
-
-/// The bytes over each step that was measured, as JSON that rematch-compare reads.
-class Timelines {
- public:
-  void add(const std::string& name, const StepTimeline& timeline) {
-    nlohmann::json points = nlohmann::json::array();
-    std::size_t phase = 0;
-    for (std::size_t i = 0; i < timeline.live.size(); ++i) {
-      while (phase + 1 < timeline.phases.size() && timeline.phases[phase + 1].first <= i) ++phase;
-      points.push_back({timeline.live[i], timeline.phases[phase].second});
-    }
-    steps_[name] = {{"timeline_fields", {"live", "phase"}}, {"timeline", std::move(points)}};
-  }
-  void write(const std::string& path) const {
-    std::ofstream out(path, std::ios::binary);
-    out << steps_.dump() << "\n";
-    out.close();
-    if (!out) throw std::runtime_error("--timelines: cannot write " + path);
-  }
-
- private:
-  nlohmann::json steps_ = nlohmann::json::object();
 };
 
 /// Way to give a device a step's work: call by call, or captured once and launched as a whole.
@@ -79,7 +51,7 @@ void measure_captured(benchmark::State& state, Step& step) {
 }
 
 void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arguments,
-             Launch launch, Timelines* timelines) {
+             Launch launch) {
   cpu::set_threads(arguments.threads);
   cpu::set_vectors(arguments.vectors);
   const bool on_device = spec.device == Device::cuda;
@@ -90,9 +62,6 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   const Counted counted = step.count();
   for (const auto& [name, value] : counted.counts) {
     state.counters[std::string(name)] = static_cast<double>(value);
-  }
-  if (timelines != nullptr && launch == Launch::eager) {
-    timelines->add(spec.name(), counted.timeline);
   }
   state.SetLabel("peak in the " + counted.peak.place);
   if (!on_device) {
@@ -121,11 +90,10 @@ void measure(benchmark::State& state, const StepSpec& spec, const Arguments& arg
   }
 }
 
-void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines) {
+void add(const StepSpec& spec, const Arguments& arguments) {
   const auto as = [&](const std::string& name, Launch launch) {
-    auto* added = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
-      measure(state, spec, arguments, launch, timelines);
-    });
+    auto* added = benchmark::RegisterBenchmark(
+        name.c_str(), [=](benchmark::State& state) { measure(state, spec, arguments, launch); });
     return added->Unit(benchmark::kMillisecond);
   };
   auto* eager = as(spec.name(), Launch::eager);
@@ -137,10 +105,10 @@ void add(const StepSpec& spec, const Arguments& arguments, Timelines* timelines)
   as(spec.name() + "-captured", Launch::captured)->UseManualTime();
 }
 
-void add_all(const Arguments& arguments, Timelines* timelines) {
+void add_all(const Arguments& arguments) {
   for (const NamedModel& model : models()) {
     for (const StepSpec& step : usual_steps(model, arguments.device)) {
-      add(step, arguments, timelines);
+      add(step, arguments);
     }
     if (arguments.device == Device::cpu || model.name == "tiny") continue;
     // Batches that fill a device.
@@ -148,20 +116,19 @@ void add_all(const Arguments& arguments, Timelines* timelines) {
                                : model.name == "cifar" || model.name == "residual32" ? 1024
                                                                                      : 4096;
     for (const Plan& plan : plans()) {
-      add({model, plan, large, Numbers::float32, arguments.device}, arguments, timelines);
+      add({model, plan, large, Numbers::float32, arguments.device}, arguments);
     }
   }
 }
 
 constexpr std::string_view kUsage =
     R"(usage: rematch-bench [--device cpu|cuda] [--threads N] [--tf32] [--vectors avx2|avx512]
-                     [--timelines FILE] [options of Google Benchmark]
+                     [options of Google Benchmark]
 
   --device cpu|cuda       where the steps run (default: cpu)
   --threads N             threads of the engine's kernels (default: 1)
   --tf32                  on the device, products in TF32
   --vectors avx2|avx512   width of the CPU's kernels (default: the best that there is)
-  --timelines FILE        also write the live bytes after every event of each step
 
 )";
 
@@ -187,8 +154,6 @@ Arguments take_arguments(int& argc, char** argv) {
       argv[kept++] = help;
     } else if (argument == "--tf32") {
       a.tf32 = true;
-    } else if (argument == "--timelines") {
-      a.timelines = value();
     } else if (argument == "--device") {
       const std::string_view name = value();
       if (name != "cpu" && name != "cuda") {
@@ -226,19 +191,11 @@ int run_all(int argc, char** argv) {
   }
   benchmark::AddCustomContext("precision", arguments.tf32 ? "tf32" : "strict");
   benchmark::AddCustomContext("vectors", std::string(to_string(arguments.vectors)));
-  Timelines timelines;
-  const bool wants_timelines = !arguments.timelines.empty();
-  if (wants_timelines) {
-    // Beside the result file, and named by it.
-    const auto name = std::filesystem::path(arguments.timelines).filename().string();
-    benchmark::AddCustomContext("rematch_timeline", name);
-  }
-  add_all(arguments, wants_timelines ? &timelines : nullptr);
+  add_all(arguments);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  if (wants_timelines) timelines.write(arguments.timelines);
   return 0;
 }
 

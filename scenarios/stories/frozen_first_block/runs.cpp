@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <functional>
@@ -9,7 +10,6 @@
 #include <numeric>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "engine/random/philox.h"
 #include "properties/output/terminal.h"
 #include "scenarios/stories/frozen_first_block/training.h"
 #include "scenarios/support/options.h"
@@ -77,20 +77,6 @@ Lanes all_lanes() {
   return lanes;
 }
 
-/// The order in which epoch `epoch` (from 0) goes through pictures 0 to `samples` - 1.
-std::vector<std::int64_t> epoch_order(std::int64_t samples, int epoch) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(samples));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  const PhiloxStream random{kSeed, 2'000 + static_cast<std::uint64_t>(epoch)};
-  std::uint64_t word = 0;
-  for (std::size_t left = order.size(); left > 1; --left) {
-    // The upper half of the product: below `left`, and even to within left / 2^32.
-    const std::uint64_t pick = (std::uint64_t{random.word(word++)} * left) >> 32;
-    std::swap(order[left - 1], order[pick]);
-  }
-  return order;
-}
-
 /// Makes the step with these pictures in each of `lanes`, two at a time.
 void step_all(std::span<Lane* const> lanes, std::span<const std::int64_t> numbers) {
   std::atomic<std::size_t> next = 0;
@@ -123,26 +109,22 @@ std::int64_t different_elements(std::span<const Tensor> a, std::span<const Tenso
   return different;
 }
 
-/// Mean loss of steps [begin, end).
-double mean_loss(const Lane& lane, std::size_t begin, std::size_t end) {
-  double sum = 0;
-  for (std::size_t i = begin; i < end; ++i) sum += lane.steps[i].loss;
-  return sum / static_cast<double>(end - begin);
-}
-
-/// Mean loss of the last quarter of the short run: single batches scatter.
+/// Mean loss of the last quarter of the steps: single batches scatter.
 double late_loss(const Lane& lane) {
-  return mean_loss(lane, kShortSteps - kShortSteps / 4, kShortSteps);
+  double sum = 0;
+  for (std::size_t i = kSteps - kSteps / 4; i < kSteps; ++i) sum += lane.steps[i].loss;
+  return sum / (kSteps / 4);
 }
 
 /// Trains all runs side by side and compares after every step. False when it was stopped.
-bool train(Lanes& lanes, std::int64_t samples, const Options& options) {
-  const std::vector<std::int64_t> order = epoch_order(samples, 0);
+bool train(Lanes& lanes, const Options& options) {
   std::vector<Lane*> all;
   for (Lane& lane : lanes) all.push_back(&lane);
-  for (int step = 0; step < kShortSteps; ++step) {
+  for (int step = 0; step < kSteps; ++step) {
     if (stopped(options)) return false;
-    step_all(all, std::span(order).subspan(static_cast<std::size_t>(step * kBatch), kBatch));
+    std::array<std::int64_t, kBatch> numbers{};
+    std::iota(numbers.begin(), numbers.end(), step * kBatch);
+    step_all(all, numbers);
     for (Lane& lane : lanes) {
       const Lane& reference = lanes[lane.reference];
       lane.different =
@@ -151,14 +133,14 @@ bool train(Lanes& lanes, std::int64_t samples, const Options& options) {
                              std::bit_cast<std::uint64_t>(reference.steps.back().loss);
       if (same_loss && lane.different == 0) ++lane.equal_steps;
     }
-    tell(options, fmt::format("step {} of {}, eight runs side by side", step + 1, kShortSteps));
+    tell(options, fmt::format("step {} of {}, eight runs side by side", step + 1, kSteps));
   }
   return true;
 }
 
 void tell_table(const Lanes& lanes, Report& report) {
   Table& table =
-      report.table(fmt::format("{} steps of {} pictures", kShortSteps, kBatch),
+      report.table(fmt::format("{} steps of {} pictures", kSteps, kBatch),
                    {"run", "gradients of block 1, 2", "runs of block 1, 2 a step",
                     "warnings a step", "bytes saved by a forward", "mean loss, last 6 steps",
                     "compared with", "steps with the same bits"});
@@ -171,7 +153,7 @@ void tell_table(const Lanes& lanes, Report& report) {
                fmt::format("{}, {}", s.executions[0], s.executions[1]), fmt::to_string(s.warnings),
                cli::grouped(s.saved_bytes), fmt::format("{:.4f}", late_loss(lane)),
                compared ? reference.training.wiring().name : "-",
-               compared ? fmt::format("{} of {}", lane.equal_steps, kShortSteps) : "-"});
+               compared ? fmt::format("{} of {}", lane.equal_steps, kSteps) : "-"});
   }
 }
 
@@ -206,9 +188,9 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
                   "{} steps their 8 parameters received {} gradients (absent, not zero), "
                   "and {} of their {} weights changed a bit. The second block's input is "
                   "the first one's output, which does not require grad.",
-                  kShortSteps, gradients, moved, elements(thread.training.block_parameters())));
+                  kSteps, gradients, moved, elements(thread.training.block_parameters())));
   report.claim(
-      thread.equal_steps == kShortSteps,
+      thread.equal_steps == kSteps,
       fmt::format("It trains the head alone: losses and all {} weights have, after each of "
                   "{} steps, the bits of a plain network whose two blocks were frozen by "
                   "hand.",
@@ -220,7 +202,7 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
                fmt::format("With block 1 alone checkpointed, block 1 alone is frozen, and costs "
                            "{:.4f} of loss in these steps; freezing both costs {:.4f}.",
                            cost_of_one, cost_of_both));
-  report.claim(warnings == 2 * kShortSteps,
+  report.claim(warnings == 2 * kSteps,
                fmt::format("It was not silent: `frozen_checkpoint_warnings()` counts {}, two a "
                            "step, and the text for each is: *{}*.",
                            warnings, kFrozenCheckpointWarning));
@@ -237,10 +219,10 @@ void tell_fixes(const Lanes& lanes, Report& report) {
   const Lane& reference = lanes[plain];
   const std::string all = elements(reference.training.parameters());
   const auto fixed = [&](Which which, const char* sentence) {
-    report.claim(lanes[which].equal_steps == kShortSteps,
+    report.claim(lanes[which].equal_steps == kSteps,
                  fmt::format("{} {} of {} steps end with the plain run's loss and all {} weights, "
                              "bit for bit.",
-                             sentence, lanes[which].equal_steps, kShortSteps, all));
+                             sentence, lanes[which].equal_steps, kSteps, all));
   };
   fixed(first_block_plain,
         "Fix 1, the thread's own: block 1 runs plain. Block 2, checkpointed still, trains again:");
@@ -257,7 +239,7 @@ void tell_fixes(const Lanes& lanes, Report& report) {
           "with the plain run's bits, and after {} steps {} of {} weights differ. The loss "
           "falls all the same, to {:.4f}. (PyTorch once recomputed that way: "
           "[pull request 14253](https://github.com/pytorch/pytorch/pull/14253).)",
-          kShortSteps, cli::grouped(drawn_anew.different), all, late_loss(drawn_anew)));
+          kSteps, cli::grouped(drawn_anew.different), all, late_loss(drawn_anew)));
   const std::int64_t saved = reference.steps[0].saved_bytes;
   const std::int64_t kept = lanes[non_reentrant].steps[0].saved_bytes;
   report.claim(kept < saved,
@@ -268,95 +250,11 @@ void tell_fixes(const Lanes& lanes, Report& report) {
                            100.0 * static_cast<double>(kept) / static_cast<double>(saved)));
 }
 
-/// Results of one run after an epoch.
-struct Epoch {
-  double train_loss = 0;  ///< Mean over the epoch's batches.
-  Score test;
-};
-
-/// Trains three of the runs for options.epochs epochs, of which they have done the first steps. The
-/// fixes are left out: so far each was the plain run, bit for bit.
-void tell_epochs(Lanes& lanes, std::int64_t samples, const Options& options, Report& report) {
-  const std::vector<Lane*> runs{&lanes[plain], &lanes[first_only], &lanes[thread_version]};
-  // Pictures that no run trains on.
-  std::vector<std::int64_t> tests(1'000);
-  std::iota(tests.begin(), tests.end(), std::int64_t{1} << 40);
-  std::vector<std::vector<Epoch>> epochs(runs.size());
-  for (int e = 0; e < options.epochs; ++e) {
-    const std::vector<std::int64_t> order = epoch_order(samples, e);
-    const std::size_t begin = e == 0 ? 0 : runs[0]->steps.size();
-    for (std::int64_t at = e == 0 ? kShortSteps * kBatch : 0; at < samples; at += kBatch) {
-      if (stopped(options)) break;
-      const auto size = static_cast<std::size_t>(std::min(kBatch, samples - at));
-      step_all(runs, std::span(order).subspan(static_cast<std::size_t>(at), size));
-      tell(options,
-           fmt::format("epoch {} of {}, picture {} of {}: loss {:.3f}, {:.3f}, {:.3f}", e + 1,
-                       options.epochs, at + kBatch, samples, runs[0]->steps.back().loss,
-                       runs[1]->steps.back().loss, runs[2]->steps.back().loss));
-    }
-    if (stopped(options)) break;
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      epochs[i].push_back(
-          {mean_loss(*runs[i], begin, runs[i]->steps.size()), runs[i]->training.score(tests)});
-    }
-  }
-  const std::size_t done = epochs[0].size();
-  report.say(
-      "The same, for {} of {} epochs of {} pictures, judged by {} others after each. The three "
-      "fixes are left out: they were seen to be the plain run, bit for bit, in the steps above, "
-      "with which this run begins.",
-      done, options.epochs, cli::grouped(samples), cli::grouped(std::ssize(tests)));
-  if (done == 0) {
-    report.say("It was stopped before the first epoch was over: there is nothing to draw.");
-    return;
-  }
-  std::vector<std::string> columns{"epoch"};
-  for (const Lane* run : runs) columns.push_back(run->training.wiring().name);
-  Table& table = report.table(
-      "Test loss and share of test pictures put into the right class, by epoch", columns);
-  for (std::size_t e = 0; e < done; ++e) {
-    std::vector<std::string> cells{fmt::to_string(e + 1)};
-    for (const auto& run : epochs) {
-      cells.push_back(
-          fmt::format("{:.4f}, {:.2f} %", run[e].test.loss, 100 * run[e].test.accuracy));
-    }
-    table.row(std::move(cells));
-  }
-  const auto draw = [&](const char* title, const char* unit, double (*value)(const Epoch&)) {
-    Chart chart{title, "epoch", unit, Chart::Kind::lines, {}, {}};
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      std::vector<double> values;
-      for (const Epoch& e : epochs[i]) values.push_back(value(e));
-      chart.series.push_back(line(columns[i + 1], std::move(values)));
-    }
-    report.chart(std::move(chart));
-  };
-  draw("Training loss by epoch", "mean cross-entropy", [](const Epoch& e) { return e.train_loss; });
-  draw("Test loss by epoch", "mean cross-entropy", [](const Epoch& e) { return e.test.loss; });
-  draw("Test pictures put into the right class, by epoch", "percent",
-       [](const Epoch& e) { return 100 * e.test.accuracy; });
-  const Epoch& best = epochs[0].back();
-  const Epoch& one = epochs[1].back();
-  const Epoch& both = epochs[2].back();
-  report.claim(
-      both.train_loss > best.train_loss && both.test.accuracy < best.test.accuracy,
-      "After {} the plain run's test loss is {:.4f}, that of the thread's version {:.4f}, {:.1f} "
-      "times as much; {:.2f} % against {:.2f} % of the test pictures are put into the right class. "
-      "(The thread's 1.59 is 2.2 times its 0.72, of CIFAR-10 and with an optimizer that it does "
-      "not name.)",
-      done == 1 ? "one epoch" : fmt::format("{} epochs", done), best.test.loss, both.test.loss,
-      both.test.loss / best.test.loss, 100 * best.test.accuracy, 100 * both.test.accuracy);
-  report.claim(one.train_loss - best.train_loss < 0.5 * (both.train_loss - best.train_loss),
-               "Freezing block 1 alone costs {:.4f} of training loss, freezing both {:.4f}: the "
-               "first block, which the thread blames, is not the half of it.",
-               one.train_loss - best.train_loss, both.train_loss - best.train_loss);
-}
-
 }  // namespace
 
-void tell_runs(std::int64_t samples, const Options& options, Report& report) {
+void tell_runs(const Options& options, Report& report) {
   Lanes lanes = all_lanes();
-  if (!train(lanes, samples, options)) return;
+  if (!train(lanes, options)) return;
   tell_table(lanes, report);
   report.chart({"Loss of each batch",
                 "step",
@@ -368,7 +266,6 @@ void tell_runs(std::int64_t samples, const Options& options, Report& report) {
                 {}});
   tell_what_froze(lanes, report);
   tell_fixes(lanes, report);
-  if (options.epochs > 0) tell_epochs(lanes, samples, options, report);
 }
 
 }  // namespace rematch::scenarios::frozen

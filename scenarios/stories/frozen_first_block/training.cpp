@@ -106,30 +106,4 @@ Step Training::step(std::span<const std::int64_t> numbers) {
   return result;
 }
 
-Score Training::score(std::span<const std::int64_t> numbers) {
-  constexpr std::size_t kRows = 50;
-  const Turn turn(ledger_, streams_);
-  const GradMode no_grad(false);
-  const auto set_training = [this](bool on) {
-    for (nn::Sequential& part : parts_) part.set_training(on);
-    dropout_.set_training(on);
-  };
-  set_training(false);
-  Score result;
-  const auto count = static_cast<double>(numbers.size());
-  for (std::size_t first = 0; first < numbers.size(); first += kRows) {
-    const auto rows = numbers.subspan(first, std::min(kRows, numbers.size() - first));
-    const Batch batch = make_batch(rows);
-    const Tensor y = forward(batch.pictures);
-    result.loss += cross_entropy(y, batch.labels).item() * static_cast<double>(rows.size()) / count;
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const float* row = y.data<float>() + i * 10;
-      const bool right = std::max_element(row, row + 10) - row == batch.labels.at(i);
-      if (right) result.accuracy += 1 / count;
-    }
-  }
-  set_training(true);
-  return result;
-}
-
 }  // namespace rematch::scenarios::frozen

@@ -51,11 +51,6 @@ struct Step {
   std::int64_t saved_bytes = 0;
 };
 
-struct Score {
-  double loss = 0;      ///< Mean cross-entropy.
-  double accuracy = 0;  ///< Share of pictures whose class got the highest value.
-};
-
 /// The network of the thread in training, for pictures of 32 x 32 in three channels and ten
 /// classes: two blocks of two convolutions (32, 64; 64, 64 channels) with max pooling and dropout,
 /// and a head of two linear layers (512, 10) with dropout between; Adam with a step of 0.001.
@@ -67,8 +62,6 @@ class Training {
 
   /// Forward, backward and update for the pictures with these numbers.
   Step step(std::span<const std::int64_t> numbers);
-  /// The score of these pictures, in evaluation mode.
-  Score score(std::span<const std::int64_t> numbers);
 
   const Wiring& wiring() const { return wiring_; }
   /// Those of both blocks, then of the head.

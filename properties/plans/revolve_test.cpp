@@ -3,7 +3,6 @@
 #include <catch2/catch_test_macros.hpp>
 #include <vector>
 
-#include "properties/case/json.h"
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/hunt/gather.h"
 #include "properties/plans/optimum.h"
@@ -90,7 +89,7 @@ TEST_CASE("no plan by Revolve beats the best plans, which know what a layer save
 }
 
 /// Forward steps by checkpoint_schedules 1.0.4, Revolve and MultistageCheckpointSchedule alike, of
-/// which one is each layer's first: `python3 properties/plans/schedules.py --counts`.
+/// which one is each layer's first.
 struct Counted {
   int layers;
   int snapshots;  ///< One of them is the input.
@@ -110,26 +109,6 @@ TEST_CASE("checkpoint_schedules counts the same steps", "[plans]") {
     INFO(c.layers << " layers, " << c.snapshots << " snapshots");
     CHECK(c.layers + revolve.steps(c.layers, c.snapshots - 1) == c.steps);
   }
-}
-
-TEST_CASE("a schedule of checkpoint_schedules runs as a plan", "[plans]") {
-  // python3 properties/plans/schedules.py 8 2
-  const Case c = case_from_json(R"({"format": 1, "input": [2, 3],
-      "layers": [{"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"},
-                 {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}, {"kind": "tanh"}],
-      "protocol": {"input_requires_grad": true},
-      "plan": {"segments": [
-        {"begin": 0, "end": 5, "variant": "non_reentrant", "nested": [
-          {"begin": 0, "end": 3, "variant": "non_reentrant", "nested": [
-            {"begin": 0, "end": 1, "variant": "non_reentrant"},
-            {"begin": 1, "end": 2, "variant": "non_reentrant"}]},
-          {"begin": 3, "end": 4, "variant": "non_reentrant"}]},
-        {"begin": 5, "end": 7, "variant": "non_reentrant", "nested": [
-          {"begin": 5, "end": 6, "variant": "non_reentrant"}]}]}})");
-  const Run r = run(8, c.plan.segments);
-  CHECK(r.kept);
-  CHECK(r.recomputations == 22 - 8);
-  CHECK(r.peak == kLeast + kValue);
 }
 
 }  // namespace

@@ -1,18 +1,12 @@
-// Ops save what they should, and give the same bits in a checkpoint.
+// Ops save what they should.
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <functional>
 #include <vector>
 
 #include "engine/autograd/saved_tensor.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
-#include "engine/ops/arithmetic.h"
-#include "engine/ops/cast.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/rms_norm.h"
-#include "engine/testing/computed_ops.h"
-#include "engine/testing/differentiate.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -20,7 +14,6 @@ namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-using testing::same_bits;
 using testing::values_off_zero;
 
 struct Op {
@@ -68,27 +61,6 @@ Tensors leaves(const Op& op, DType dtype, std::uint32_t choice) {
   return result;
 }
 
-/// The output and all gradients of a step, and how many ops it computed.
-struct Step {
-  Tensors tensors;
-  std::int64_t computed = 0;
-};
-
-Step step(const Op& op, const Tensors& in, const CheckpointOptions* options) {
-  // The op's operand is made inside, so that it has to be made again.
-  const Function f = [&op](const Tensors& given) -> Tensors {
-    Tensors scaled;
-    for (const Tensor& t : given) scaled.push_back(scale(t, 2));
-    return {op.run(scaled)};
-  };
-  const testing::ComputedOps computed;
-  const Tensor y = options != nullptr ? checkpoint(f, in, *options)[0] : f(in)[0];
-  testing::differentiate(y);
-  Step result{{y.detach()}, computed.count};
-  for (const Tensor& t : in) result.tensors.push_back(t.grad());
-  return result;
-}
-
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "an op saves what its contract says, in that order") {
@@ -108,25 +80,6 @@ TEST_CASE_METHOD(LedgerScope, "an op saves what its contract says, in that order
       const Tensor y = op.run(in);
       CHECK(y.shape() == op.operands[0]);
       CHECK(seen == (choice == 0 ? std::vector<Shape>() : saved_shapes(op, (choice & 1U) != 0)));
-    }
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "an op in a checkpoint gives the bits of the plain op") {
-  const DType dtype = GENERATE(DType::float32, DType::float64, DType::bfloat16);
-  const bool reentrant = GENERATE(false, true);
-  const CheckpointOptions options{.reentrant = reentrant, .determinism = DeterminismCheck::values};
-  for (const Op& op : ops()) {
-    const std::uint32_t choices = std::uint32_t{1} << op.operands.size();
-    for (std::uint32_t choice = 1; choice < choices; ++choice) {
-      CAPTURE(op.name, to_string(op.operands[0]), to_string(dtype), reentrant, choice);
-      const Step plain = step(op, leaves(op, dtype, choice), nullptr);
-      const Step again = step(op, leaves(op, dtype, choice), &options);
-      CHECK(again.computed == 2 * plain.computed);
-      for (std::size_t i = 0; i < plain.tensors.size(); ++i) {
-        CAPTURE(i);
-        CHECK(same_bits(again.tensors[i], plain.tensors[i]));
-      }
     }
   }
 }
