@@ -18,6 +18,8 @@ from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENE
 _MAY_ROUND = (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT, TAG)
 """Kinds of values that a forward or a backward computes."""
 
+_LONGEST = 400
+"""So many characters of an error are told: PyTorch lists all tensors that differ."""
 _ORDER = (OUTPUT, GRADIENT, "flag", BUFFER, PARAMETER, ATTRIBUTE, ARGUMENT, CLOSURE, GLOBAL, CLASS)
 _WORDS = {
     BUFFER: "buffer ",
@@ -46,6 +48,7 @@ def differences(plain: Seen, checkpointed: Seen, leave_out: Collection[str] = ()
     if checkpointed.error:
         # Text behind an empty line is advice for others.
         text = " ".join(checkpointed.error.split("\n\n")[0].split())
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
         found.append(Change("error", "error", "", checkpointed.error, text))
         return found
     for name, had in plain.flags.items():
