@@ -37,7 +37,8 @@ class Model {
     c.options.clear();
     const bool is_foreign = std::any_of(c.layers.begin(), c.layers.end(),
                                         [](const LayerSpec& l) { return l.layer != nullptr; });
-    if (is_foreign) return std::nullopt;
+    // What the subject's own policy keeps is not moved on.
+    if (is_foreign || policy_may_keep(case_->options)) return std::nullopt;
     try {
       EngineSubject wrong(fault.make);
       GatherOptions options;

@@ -146,7 +146,7 @@ std::string_view counted_by(std::string_view law) {
   return "layer ";
 }
 
-std::vector<Site> sites_of(const Violation& v) {
+std::vector<Site> differing_in(const Violation& v) {
   if (!v.sites.empty()) return v.sites;
   const std::string_view counted = counted_by(v.law);
   Site site{number_after(v.place, "step "), number_after(v.place, "microbatch "),
@@ -237,7 +237,7 @@ bool Profile::holds(std::size_t entry) const {
 
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
                                              const FeatureSet& features, std::size_t from) const {
-  const std::vector<Site> sites = sites_of(violation);
+  const std::vector<Site> sites = differing_in(violation);
   std::optional<std::size_t> first;
   for (const Site& site : sites) {
     const auto entry = explains_at(site, violation, c, features, first ? 0 : from);
