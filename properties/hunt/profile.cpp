@@ -11,7 +11,6 @@
 #include "properties/case/json_fields.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/like_fault.h"
-#include "properties/hunt/source.h"
 
 namespace rematch {
 namespace {

@@ -77,6 +77,13 @@ struct KnownDivergence {
   std::string report() const;
 };
 
+/// By layer of a case, whether it is one of those that KnownDivergence::at names, and lies where
+/// KnownDivergence::in says. `geometry` is validate(c).
+std::vector<bool> sites_of(const std::vector<std::string>& at, const std::vector<std::string>& in,
+                           const Case& c, const Geometry& geometry);
+/// Whether KnownDivergence::in may hold the text.
+bool is_segment_text(std::string_view text);
+
 /// All of them for one implementation, from a JSON file (profile.json of a framework's folder).
 class Profile {
  public:

@@ -10,7 +10,6 @@
 #include "properties/case/features.h"
 #include "properties/case/json.h"
 #include "properties/hunt/profile.h"
-#include "properties/hunt/source.h"
 #include "properties/layers/layer.h"
 
 namespace rematch {

@@ -1,11 +1,10 @@
-#include "properties/hunt/source.h"
-
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <sstream>
 
 #include "properties/case/policy.h"
+#include "properties/hunt/profile.h"
 #include "properties/layers/custom_layer.h"
 #include "properties/layers/layer.h"
 
