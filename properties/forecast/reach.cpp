@@ -47,6 +47,7 @@ class Reach::Run {
         g_(g),
         at_(sources),
         wrong_(wrong),
+        is_compiled_(wrong.contains(Wrong::recomputed) && wrong.contains(Wrong::gradient)),
         reach_(reach),
         segments_(segments_of(c)),
         begins_(c.layers.size(), static_cast<int>(c.layers.size())),
@@ -94,8 +95,15 @@ class Reach::Run {
   }
 
  private:
-  /// What lies in no segment may be recomputed, too, where a source says so: by a compiler.
+  /// What lies in no segment may be recomputed, too, where a source says so: by a compiler. Of a
+  /// value that all of a compiled backward reads otherwise (`recomputed` and `gradient`), no
+  /// segment says where that ends.
   void note_plain_runs() {
+    if (is_compiled_) {
+      recomputed_.push_back({0, layers_, {}, {}});
+      begins_.assign(begins_.size(), 0);
+      return;
+    }
     std::vector<SegmentSpec> all;
     int begin = 0;
     const auto add_plain = [&](int end) {
@@ -188,7 +196,8 @@ class Reach::Run {
         const bool operand = operand_differs(i, again, s->begin);
         bool differs = operand || is_wrong(Wrong::recomputed, i) || is_wrong(Wrong::forward, i) ||
                        is_wrong(Wrong::weight, i);
-        if (draws(i)) {
+        // A compiled backward draws nothing for this, and moves no state.
+        if (draws(i) && !is_compiled_) {
           const bool moves_otherwise =
               is_wrong(Wrong::recomputed, i) || (operand && draws_by_values(spec(i)));
           if (moves_otherwise || drawn_otherwise[stream_of(i)]) {
@@ -198,7 +207,8 @@ class Reach::Run {
           if (moves_otherwise) drawn_otherwise[stream_of(i)] = true;
           if (is_wrong(Wrong::stream, i)) streams_[stream_of(i)] = true;
         }
-        if (has_state(spec(i)) && (is_wrong(Wrong::state, i) || operand)) states_[at_of(i)] = true;
+        const bool moves = is_wrong(Wrong::state, i) || (operand && !is_compiled_);
+        if (has_state(spec(i)) && moves) states_[at_of(i)] = true;
         if (is_wrong(Wrong::weight, i)) {
           for (const int p : g_.layer_parameters[at_of(i)]) parameters_[at_of(p)] = true;
         }
@@ -307,6 +317,7 @@ class Reach::Run {
   const Geometry& g_;
   const Flags& at_;
   const Wrongs wrong_;
+  const bool is_compiled_;
   Reach& reach_;
   const std::vector<SegmentSpec> segments_;
   std::vector<SegmentSpec> recomputed_;
