@@ -1,6 +1,7 @@
 #include "properties/hunt/profile.h"
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <span>
@@ -10,7 +11,6 @@
 #include "properties/case/json_fields.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/like_fault.h"
-#include "properties/layers/custom_layer.h"
 
 namespace rematch {
 namespace {
@@ -28,6 +28,13 @@ std::optional<FailureKind> failure_named(std::string_view name) {
   for (int i = 1; i <= static_cast<int>(FailureKind::graph_dropped); ++i) {
     const auto kind = static_cast<FailureKind>(i);
     if (to_string(kind) == name) return kind;
+  }
+  return std::nullopt;
+}
+
+std::optional<Wrong> wrong_named(std::string_view name) {
+  for (std::size_t i = 0; i < kWrongCount; ++i) {
+    if (to_string(static_cast<Wrong>(i)) == name) return static_cast<Wrong>(i);
   }
   return std::nullopt;
 }
@@ -55,7 +62,6 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   };
   read_names("laws", "a law (rematch laws)", known_law,
              [&](const std::string& law) { entry.laws.push_back(law); });
-  if (entry.laws.empty()) fields.fail(fields.path("laws"), "at least one law", "none");
   read_names("when", "a feature", feature_named,
              [&](Feature feature) { entry.when.insert(feature); });
   read_names("unless", "a feature", feature_named,
@@ -64,8 +70,19 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
     return s.empty() ? std::nullopt : std::optional<std::string>(s);
   };
   read_names("got", "a text", text, [&](const std::string& s) { entry.got.push_back(s); });
-  read_names("layers", "the name of a custom layer", text,
-             [&](const std::string& s) { entry.layers.push_back(s); });
+  read_names("any", "a feature", feature_named, [&](Feature f) { entry.any.insert(f); });
+  read_names("at", "a layer, or what it does", text,
+             [&](const std::string& s) { entry.at.push_back(s); });
+  const auto segment_text = [](std::string_view s) {
+    return is_segment_text(s) ? std::optional<std::string>(s) : std::nullopt;
+  };
+  read_names("in", "words about a segment", segment_text,
+             [&](const std::string& s) { entry.in.push_back(s); });
+  read_names("wrong", "what is wrong there", wrong_named,
+             [&](Wrong wrong) { entry.wrong.push_back(wrong); });
+  if (entry.laws.empty() && entry.wrong.empty()) {
+    fields.fail(fields.path("laws"), "a law, or what is wrong", "neither");
+  }
   read_names("inject", "an injected failure", failure_named,
              [&](FailureKind kind) { entry.inject.push_back(kind); });
   const auto known_fault = [](std::string_view id) -> std::optional<std::string> {
@@ -90,14 +107,6 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   return entry;
 }
 
-bool has_custom_layer(const Case& c, const std::vector<std::string>& names) {
-  return std::any_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
-    return l.layer != nullptr && std::any_of(names.begin(), names.end(), [&](const auto& name) {
-             return name == l.layer->name || name == l.layer->family();
-           });
-  });
-}
-
 bool has_options(const Case& c, const KnownDivergence& entry) {
   return std::all_of(entry.options.begin(), entry.options.end(), [&](const auto& option) {
     const auto& [name, values] = option;
@@ -109,10 +118,87 @@ bool has_options(const Case& c, const KnownDivergence& entry) {
 bool meets(const KnownDivergence& entry, const Case& c, const FeatureSet& features) {
   if (!features.contains_all(entry.when)) return false;
   if (features.without(entry.unless) != features) return false;
-  if (!entry.layers.empty() && !has_custom_layer(c, entry.layers)) return false;
+  if (!entry.any.empty() && features.without(entry.any) == features) return false;
   if (!has_options(c, entry)) return false;
   return entry.inject.empty() || std::find(entry.inject.begin(), entry.inject.end(),
                                            c.protocol.failure.kind) != entry.inject.end();
+}
+
+/// The number behind the word; -1: there is none.
+int number_after(std::string_view text, std::string_view word) {
+  const std::size_t at = text.find(word);
+  int number = -1;
+  if (at != std::string_view::npos) {
+    std::from_chars(text.data() + at + word.size(), text.data() + text.size(), number);
+  }
+  return number;
+}
+
+/// What the law counts: it stands before the number in the place of a violation.
+std::string_view counted_by(std::string_view law) {
+  if (law.starts_with("rng-")) return "stream ";
+  if (law == "outputs") return "output ";
+  if (law == "losses") return "further loss ";
+  if (law == "input-gradients") return "further model input ";
+  if (law == "buffers-after-step") return "buffer ";
+  if (law.starts_with("parameter") || law == "hooks") return "parameter ";
+  return "layer ";
+}
+
+std::vector<Site> differing_in(const Violation& v) {
+  if (!v.sites.empty()) return v.sites;
+  const std::string_view counted = counted_by(v.law);
+  Site site{number_after(v.place, "step "), number_after(v.place, "microbatch "),
+            number_after(v.place, counted)};
+  if (site.step >= 0) site.microbatch = std::max(site.microbatch, 0);
+  // The first one bears no number.
+  if (site.step >= 0 && (counted.starts_with("further ") || v.law == "reevaluation")) {
+    site.index = std::max(site.index, 0);
+  }
+  return {site};
+}
+
+bool has_said(const KnownDivergence& entry, const Violation& v) {
+  return entry.got.empty() || std::any_of(entry.got.begin(), entry.got.end(), [&](const auto& s) {
+           return v.got.find(s) != std::string::npos;
+         });
+}
+
+bool lists(const KnownDivergence& entry, std::string_view law) {
+  return std::find(entry.laws.begin(), entry.laws.end(), law) != entry.laws.end();
+}
+
+/// Whether it names the promise that was broken, "(second_derivative)", whatever the case has.
+bool names_promise(const KnownDivergence& entry, const Violation& v) {
+  return v.law == "promises" && lists(entry, v.law) &&
+         std::any_of(entry.got.begin(), entry.got.end(), [&](const std::string& text) {
+           return text.starts_with('(') && v.got.find(text) != std::string::npos;
+         });
+}
+
+/// Whether the law is about single layers, of which the first that differs is where it begins.
+bool is_about_layers(std::string_view law) {
+  return law == "recomputed-values" || law == "dropout-masks";
+}
+
+/// Whether the case has a layer of the entry, and the site lies where the entry says, or
+/// downstream.
+bool is_reached(const KnownDivergence& entry, const Violation& v, const Site& site, const Case& c) {
+  const bool listed = lists(entry, v.law) && has_said(entry, v);
+  const bool may_follow = !entry.wrong.empty() && (!entry.laws.empty() || has_said(entry, v));
+  if (!listed && !may_follow) return false;
+  if (entry.at.empty() && entry.in.empty() && listed) return true;
+  const Geometry geometry = validate(c);
+  const std::vector<bool> at = sites_of(entry.at, entry.in, c, geometry);
+  if (std::find(at.begin(), at.end(), true) == at.end()) return false;
+  const auto index = static_cast<std::size_t>(site.index);
+  if (listed && (!is_about_layers(v.law) || site.index < 0 || (index < at.size() && at[index]))) {
+    return true;
+  }
+  if (!may_follow) return false;
+  Wrongs wrong;
+  for (const Wrong w : entry.wrong) wrong.insert(w);
+  return Reach(c, geometry, at, wrong).contains(v.law, site);
 }
 
 }  // namespace
@@ -150,25 +236,34 @@ bool Profile::holds(std::size_t entry) const {
 
 std::optional<std::size_t> Profile::explains(const Violation& violation, const Case& c,
                                              const FeatureSet& features, std::size_t from) const {
+  const std::vector<Site> sites = differing_in(violation);
+  std::optional<std::size_t> first;
+  for (const Site& site : sites) {
+    const auto entry = explains_at(site, violation, c, features, first ? 0 : from);
+    if (!entry) return std::nullopt;
+    if (!first) first = entry;
+  }
+  return first;
+}
+
+std::optional<std::size_t> Profile::explains_at(const Site& site, const Violation& violation,
+                                                const Case& c, const FeatureSet& features,
+                                                std::size_t from) const {
   for (std::size_t i = from; i < entries_.size(); ++i) {
     const KnownDivergence& entry = entries_[i];
-    const bool named =
-        std::find(entry.laws.begin(), entry.laws.end(), violation.law) != entry.laws.end();
     // A violation without a distance (a missing array, say) is more than a difference of values.
     const bool near =
         !entry.at_most || (violation.distance && *violation.distance <= *entry.at_most);
-    const bool said =
-        entry.got.empty() || std::any_of(entry.got.begin(), entry.got.end(), [&](const auto& text) {
-          return violation.got.find(text) != std::string::npos;
-        });
+    if (names_promise(entry, violation) && holds(i)) return i;
     const bool fits = !entry.drops_nothing || violation.beyond_undropped.value_or(0) <= 0;
-    if (!named || !near || !fits || !said || !holds(i) || !meets(entry, c, features)) continue;
-    const auto is_like = [&](const std::string& id) {
-      return is_like_fault(violation, c, features, *find_fault(id));
-    };
-    if (entry.faults.empty() || std::any_of(entry.faults.begin(), entry.faults.end(), is_like)) {
-      return i;
-    }
+    if (!near || !fits || !holds(i) || !meets(entry, c, features)) continue;
+    if (!is_reached(entry, violation, site, c)) continue;
+    const bool is_other =
+        !entry.faults.empty() &&
+        std::all_of(entry.faults.begin(), entry.faults.end(), [&](const std::string& id) {
+          return contradicts(violation, c, *find_fault(id));
+        });
+    if (!is_other) return i;
   }
   return std::nullopt;
 }

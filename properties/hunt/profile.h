@@ -12,6 +12,7 @@
 #include "properties/case/case.h"
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
+#include "properties/forecast/reach.h"
 #include "properties/laws/law.h"
 #include "properties/record/declaration.h"
 
@@ -21,15 +22,26 @@ namespace rematch {
 struct KnownDivergence {
   /// Name, such as "batch-norm-twice".
   std::string id;
-  /// Laws that it violates.
+  /// Laws that it violates beside those that follow from `wrong`.
   std::vector<std::string> laws;
   /// Features that the case must have.
   FeatureSet when;
   /// Features that the case must not have.
   FeatureSet unless;
-  /// Custom layers, of which the case must have one, or their class: "nn.GRU" for "nn.GRU.3".
-  /// Empty: any case.
-  std::vector<std::string> layers = {};
+  /// Features, of which the case must have one. Empty: any case.
+  FeatureSet any = {};
+  /// Layers, of which the case must have one: kinds ("rrelu"), custom layers or their class
+  /// ("nn.GRU" for "nn.GRU.3"), or what they do: "stateful", "reads state", "draws", "draws
+  /// elsewhere", "draws behind a kept draw", "casts", "shares a cast". Empty: any case.
+  std::vector<std::string> at = {};
+  /// Where one of these layers must lie: lists of words, all of which are true of a segment around
+  /// it: "checkpointed", "reentrant", "non_reentrant", "early_stop", "selective", "fresh",
+  /// "nested", "dictionary", "keywords", "emptied", "dictionary_outputs". Empty: anywhere.
+  std::vector<std::string> in = {};
+  /// What is wrong at these layers: "recomputed", "forward", "gradient", "state", "stream",
+  /// "weight", "detached", "runs", "zeros", "held", "unwritten", "failure"
+  /// (properties/forecast/reach.h). All that lies downstream is explained, whatever the law.
+  std::vector<Wrong> wrong = {};
   /// Injected failures, of which the case must have one. Empty: any case.
   std::vector<FailureKind> inject;
   /// Options, for each of which the case must have one of these values. Empty: any case.
@@ -37,7 +49,9 @@ struct KnownDivergence {
   /// Texts by name, one of which the version of that name that the subject declares must contain.
   /// Empty: any subject.
   std::map<std::string, std::vector<std::string>> versions = {};
-  /// Texts, of which the line "got" of the violation must contain one. Empty: any violation.
+  /// Texts, of which the line "got" of a violation of `laws` must contain one, or, where the entry
+  /// has none, of any violation. Empty: any text. A promise in parentheses, "(second_derivative)",
+  /// is explained whatever the case has.
   std::vector<std::string> got;
   /// Largest relative difference of values that it explains. Absent: any.
   std::optional<double> at_most;
@@ -45,9 +59,8 @@ struct KnownDivergence {
   /// held-at-most and held-in-backward) it explains no more than the plain run has, with the inputs
   /// of segments and what policies may keep.
   bool drops_nothing = false;
-  /// Faults of the catalogue (`rematch faults`) that do the same: the entry explains a violation
-  /// only if the reference engine with one of them violates the law in the same case, too, and
-  /// where values are compared, in the same array and direction. Empty: any violation.
+  /// Faults of the catalogue (`rematch faults`) that do the same. The entry explains no other
+  /// buffers than the reference engine with one of them has in the same case, where it tells.
   std::vector<std::string> faults = {};
   /// Reason, one sentence.
   std::string why;
@@ -63,6 +76,13 @@ struct KnownDivergence {
   /// anything.
   std::string report() const;
 };
+
+/// By layer of a case, whether it is one of those that KnownDivergence::at names, and lies where
+/// KnownDivergence::in says. `geometry` is validate(c).
+std::vector<bool> sites_of(const std::vector<std::string>& at, const std::vector<std::string>& in,
+                           const Case& c, const Geometry& geometry);
+/// Whether KnownDivergence::in may hold the text.
+bool is_segment_text(std::string_view text);
 
 /// All of them for one implementation, from a JSON file (profile.json of a framework's folder).
 class Profile {
@@ -86,6 +106,7 @@ class Profile {
   /// Whether the entry is about the subject's versions.
   bool holds(std::size_t entry) const;
   /// The first entry, from number `from` on, that explains a violation by a case of these features.
+  /// Where several arrays differ, it explains the first, and other entries may explain the others.
   std::optional<std::size_t> explains(const Violation& violation, const Case& c,
                                       const FeatureSet& features, std::size_t from = 0) const;
   /// The first violation that no entry explains; nullptr when there is none.
@@ -93,6 +114,10 @@ class Profile {
                                      const FeatureSet& features) const;
 
  private:
+  std::optional<std::size_t> explains_at(const Site& site, const Violation& violation,
+                                         const Case& c, const FeatureSet& features,
+                                         std::size_t from) const;
+
   std::vector<KnownDivergence> entries_;
   std::uint64_t text_hash_ = 0;
   std::filesystem::path folder_;

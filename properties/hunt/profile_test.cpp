@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "properties/case/json.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/hunt.h"
 #include "properties/hunt/regressions.h"
@@ -133,7 +134,7 @@ TEST_CASE("what an entry does not say is new") {
   after_failure.inject = {FailureKind::forward_throws};
   is_new(after_failure);
   KnownDivergence of_a_custom_layer = twice();
-  of_a_custom_layer.layers = {"spectral_norm"};
+  of_a_custom_layer.at = {"custom_norm"};
   is_new(of_a_custom_layer);
   KnownDivergence of_an_option = twice();
   of_an_option.options = {{"mode", {"static_graph"}}};
@@ -160,10 +161,11 @@ TEST_CASE("a profile may extend one of its folder, and no other") {
 TEST_CASE("an entry about custom layers explains the cases that have one of them") {
   KnownDivergence entry = twice();
   entry.when = {};
-  entry.layers = {"counter", "average"};
+  entry.at = {"counter", "average"};
   const Profile profile({entry});
   const Violation violation{"reevaluation", "", "1", "2"};
   Case c;
+  c.input = {2, 3};
   c.layers.resize(1);
   c.layers[0].kind = LayerKind::custom;
   c.layers[0].layer = declared("average: N C -> N C; state");
@@ -183,6 +185,42 @@ TEST_CASE("a case that breaks a known law and another one is a finding of the ot
   CHECK(first->law == "hooks");
   verdicts.violations.pop_back();
   CHECK(profile.first_unexplained(verdicts, c, features) == nullptr);
+}
+
+TEST_CASE("where several arrays differ, each must lie downstream of a known source") {
+  const Case c = case_from_json(
+      R"({"format": 1, "seed": 3, "input": [4, 3], "layers": [
+          {"kind": "linear", "features": 3, "bias": false}, {"kind": "rrelu"},
+          {"kind": "linear", "features": 3, "bias": false}, {"kind": "tanh"}],
+          "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]},
+          "protocol": {"input_requires_grad": true}})");
+  KnownDivergence entry = twice();
+  entry.laws = {};
+  entry.when = {};
+  entry.at = {"rrelu"};
+  entry.in = {"non_reentrant early_stop"};
+  entry.wrong = {Wrong::gradient};
+  KnownDivergence other = entry;
+  other.at = {"tanh"};
+  other.in = {};
+  Violation violation{"parameter-gradients", "step 0, gradient of parameter 0", "1", "2"};
+  CHECK(Profile({entry}).explains(violation, c, {}) == 0);
+  violation.sites = {{0, 0, 0}};
+  CHECK(Profile({entry}).explains(violation, c, {}) == 0);
+  violation.sites = {{0, 0, 0}, {0, 0, 1}};
+  CHECK_FALSE(Profile({entry}).explains(violation, c, {}));
+  CHECK(Profile({entry, other}).explains(violation, c, {}) == 0);
+}
+
+TEST_CASE("an entry that names a promise explains it whatever the case has") {
+  KnownDivergence entry = twice();
+  entry.laws = {"promises", "losses"};
+  entry.got = {"(none_argument)"};
+  const auto explains = [&](const std::string& got) {
+    return Profile({entry}).explains({"promises", "", "", got}, Case{}, {}).has_value();
+  };
+  CHECK(explains("N1 (none_argument): verdict"));
+  CHECK_FALSE(explains("N1 (other_argument): verdict"));
 }
 
 TEST_CASE("an entry for small differences explains no larger ones, and none without numbers") {

@@ -200,6 +200,7 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
           continue;
         }
         if (!violation) violation = first_difference(e, *a, *b, law, place());
+        violation->sites.push_back({step, microbatch, index});
         violation->distance =
             std::max(violation->distance.value_or(0),
                      distance(elements_of(e.plain, *a), elements_of(e.checkpointed, *b)));

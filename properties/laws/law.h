@@ -13,6 +13,7 @@
 
 #include "properties/case/case.h"
 #include "properties/forecast/forecast.h"
+#include "properties/forecast/site.h"
 #include "properties/layers/enum_set.h"
 #include "properties/record/observable.h"
 #include "properties/record/record.h"
@@ -78,6 +79,8 @@ struct Violation {
   /// the inputs of segments and what policies may keep. 0 or less: no more than that. Absent: no
   /// bytes.
   std::optional<std::int64_t> beyond_undropped = std::nullopt;
+  /// All arrays that differ, of a law that compares values. Empty: `place` alone says where.
+  std::vector<Site> sites = {};
 };
 
 /// Something that a user counts on. Each law belongs to one; a page of implementations has a column

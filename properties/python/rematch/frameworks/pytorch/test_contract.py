@@ -25,7 +25,8 @@ from rematch.frameworks.pytorch.contract.differences import differences, facts  
 from rematch.subjects.protocol import Unsupported  # noqa: E402
 
 PROFILE = Path(__file__).parent / "profile.json"
-KNOWN = [text for e in json.loads(PROFILE.read_text())["known"] for text in e.get("got", [])]
+ENTRIES = json.loads(PROFILE.read_text())["known"]
+KNOWN = [text for e in ENTRIES if "promises" in e.get("laws", []) for text in e["got"]]
 RECORD = records.read()
 NAMES = [probe["id"] for probe in RECORD["probes"]]
 # They register an operator or a device, which a process can do once.
