@@ -34,8 +34,8 @@ bool reads_state(const LayerSpec& l) {
 
 std::string_view to_string(Wrong wrong) {
   constexpr std::array<std::string_view, kWrongCount> kNames{
-      "recomputed", "forward", "gradient", "state", "stream",    "weight",
-      "detached",   "runs",    "zeros",    "held",  "unwritten", "failure"};
+      "recomputed", "forward", "gradient", "state",     "stream",  "weight",  "detached",
+      "runs",       "zeros",   "held",     "unwritten", "failure", "compiled"};
   return kNames[static_cast<std::size_t>(wrong)];
 }
 
@@ -46,8 +46,8 @@ class Reach::Run {
       : c_(c),
         g_(g),
         at_(sources),
-        wrong_(wrong),
-        is_compiled_(wrong.contains(Wrong::recomputed) && wrong.contains(Wrong::gradient)),
+        wrong_(with_parts(wrong)),
+        is_compiled_(wrong.contains(Wrong::compiled)),
         reach_(reach),
         segments_(segments_of(c)),
         begins_(c.layers.size(), static_cast<int>(c.layers.size())),
@@ -95,9 +95,14 @@ class Reach::Run {
   }
 
  private:
-  /// What lies in no segment may be recomputed, too, where a source says so: by a compiler. Of a
-  /// value that all of a compiled backward reads otherwise (`recomputed` and `gradient`), no
-  /// segment says where that ends.
+  static Wrongs with_parts(Wrongs wrong) {
+    if (!wrong.contains(Wrong::compiled)) return wrong;
+    wrong.insert(Wrong::recomputed);
+    wrong.insert(Wrong::gradient);
+    return wrong;
+  }
+
+  /// What lies in no segment may be recomputed, too, where a source says so: by a compiler.
   void note_plain_runs() {
     if (is_compiled_) {
       recomputed_.push_back({0, layers_, {}, {}});

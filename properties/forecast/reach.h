@@ -40,8 +40,11 @@ enum class Wrong : std::uint8_t {
   unwritten,
   /// A recomputation that fails leaves random streams and states elsewhere.
   failure,
+  /// The backward of a compiled function reads a value otherwise than its forward did: layers are
+  /// recomputed and make other gradients, and no segment says where that ends.
+  compiled,
 };
-inline constexpr std::size_t kWrongCount = static_cast<std::size_t>(Wrong::failure) + 1;
+inline constexpr std::size_t kWrongCount = static_cast<std::size_t>(Wrong::compiled) + 1;
 using Wrongs = EnumSet<Wrong, kWrongCount>;
 /// "recomputed".
 std::string_view to_string(Wrong wrong);

@@ -39,7 +39,7 @@ struct KnownDivergence {
   /// "nested", "dictionary", "keywords", "emptied", "dictionary_outputs". Empty: anywhere.
   std::vector<std::string> in = {};
   /// What is wrong at these layers: "recomputed", "forward", "gradient", "state", "stream",
-  /// "weight", "detached", "runs", "zeros", "held", "unwritten", "failure"
+  /// "weight", "detached", "runs", "zeros", "held", "unwritten", "failure", "compiled"
   /// (properties/forecast/reach.h). All that lies downstream is explained, whatever the law.
   std::vector<Wrong> wrong = {};
   /// Injected failures, of which the case must have one. Empty: any case.
