@@ -201,8 +201,8 @@ class Reach::Run {
         const bool operand = operand_differs(i, again, s->begin);
         bool differs = operand || is_wrong(Wrong::recomputed, i) || is_wrong(Wrong::forward, i) ||
                        is_wrong(Wrong::weight, i);
-        // A compiled backward draws nothing for this, and moves no state.
-        if (draws(i) && !is_compiled_) {
+        // A compiled backward moves no state, and draws only where a source says so.
+        if (draws(i) && (!is_compiled_ || wrong_.contains(Wrong::stream))) {
           const bool moves_otherwise =
               is_wrong(Wrong::recomputed, i) || (operand && draws_by_values(spec(i)));
           if (moves_otherwise || drawn_otherwise[stream_of(i)]) {
