@@ -62,12 +62,7 @@ class Reach::Run {
     if (!wrong.contains(Wrong::detached)) return;
     const auto first = std::find(sources.begin(), sources.end(), true);
     std::copy(first, sources.end(), detached_.begin() + (first - sources.begin()));
-    for (const SegmentSpec& s : segments_) {
-      const bool behind = std::next(sources.begin(), s.begin) > first;
-      if (behind && s.choice.variant == Variant::reentrant) {
-        std::fill(detached_.begin() + s.begin, detached_.begin() + s.end, true);
-      }
-    }
+    detach_behind(static_cast<int>(first - sources.begin()), segments_);
   }
 
   void run() {
@@ -95,6 +90,16 @@ class Reach::Run {
   }
 
  private:
+  /// Reentrant segments behind the layer, at any depth, may see nothing that requires grad.
+  void detach_behind(int layer, const std::vector<SegmentSpec>& segments) {
+    for (const SegmentSpec& s : segments) {
+      if (s.begin > layer && s.choice.variant == Variant::reentrant) {
+        std::fill(detached_.begin() + s.begin, detached_.begin() + s.end, true);
+      }
+      detach_behind(layer, s.nested);
+    }
+  }
+
   static Wrongs with_parts(Wrongs wrong) {
     if (!wrong.contains(Wrong::compiled)) return wrong;
     wrong.insert(Wrong::recomputed);

@@ -68,6 +68,19 @@ TEST_CASE("a wrong gradient reaches what is before the layer") {
   CHECK(differing(reach, "recomputed-values") == "0000");
 }
 
+TEST_CASE(
+    "what takes no part in autograd leaves reentrant segments behind it without, within others") {
+  const Case c = case_from_json(
+      R"({"format": 1, "seed": 3, "input": [4, 3], "layers": [{"kind": "tanh"},
+          {"kind": "linear", "features": 3}, {"kind": "linear", "features": 3}],
+          "plan": {"segments": [{"begin": 0, "end": 3, "variant": "non_reentrant", "nested": [
+            {"begin": 0, "end": 1, "variant": "reentrant"},
+            {"begin": 1, "end": 2, "variant": "reentrant"}]}]}})");
+  const Reach reach = reach_of(c, 0, {Wrong::detached});
+  CHECK(differing(reach, "parameter-gradients") == "1100");
+  CHECK(differing(reach, "parameters-after-step") == "1100");
+}
+
 TEST_CASE("clipping spreads a wrong gradient over all parameters, and over no gradients") {
   const Reach reach =
       reach_of(four("\"variant\": \"reentrant\"", ", \"clip\": 0.5"), 1, {Wrong::gradient});
