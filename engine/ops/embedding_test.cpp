@@ -8,18 +8,19 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
-#include "engine/autograd/saved_tensor.h"
 #include "engine/cpu/threads.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
+using testing::SavedShapes;
 using testing::tensor;
 using testing::values_off_zero;
 using testing::variable;
@@ -78,20 +79,13 @@ TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any numbe
 }
 
 TEST_CASE_METHOD(LedgerScope, "it saves its tokens, and nothing where the weight is frozen") {
-  std::vector<Shape> saved;
-  FunctionHooks hooks(
-      [&](const Tensor& t) {
-        saved.push_back(t.shape());
-        return t;
-      },
-      [](const Tensor& t) { return t; });
-  const HookScope scope(&hooks);
+  const SavedShapes saved;
   const Tensor given = tokens({2, 0, 2}, {1, 3});
   const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
   CHECK_FALSE(embedding(given, weight.detach()).requires_grad());
-  CHECK(saved.empty());
+  CHECK(saved.seen().empty());
   CHECK(embedding(given, weight).requires_grad());
-  CHECK(saved == std::vector<Shape>{given.shape()});
+  CHECK(saved.seen() == std::vector<Shape>{given.shape()});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the same gradient") {

@@ -12,19 +12,20 @@
 
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
-#include "engine/autograd/saved_tensor.h"
 #include "engine/kernels/moe.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "engine/random/philox.h"
 #include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
+using testing::SavedShapes;
 using testing::tensor;
 using testing::values_off_zero;
 using Values = std::vector<double>;
@@ -161,13 +162,6 @@ TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {
   const unsigned choice = GENERATE(1U, 2U, 3U, 4U, 5U, 6U, 7U);
   const std::uint64_t seed = GENERATE(1U, 2U, 3U);
   CAPTURE(top, choice, seed);
-  std::vector<Shape> seen;
-  FunctionHooks hooks(
-      [&](const Tensor& t) {
-        seen.push_back(t.shape());
-        return t;
-      },
-      [](const Tensor& t) { return t; });
   const auto leaf = [&](const Shape& shape, unsigned bit) {
     return values_off_zero(shape, seed + bit).set_requires_grad((choice >> bit & 1U) != 0);
   };
@@ -176,14 +170,14 @@ TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {
   const Tensor experts = leaf({4, 5, 5}, 2);
   Tensor load = no_load(4);
   const std::int64_t before = ambient().ledger->live();
-  const HookScope scope(&hooks);
+  const SavedShapes saved;
   const Tensor y = moe(x, router, experts, load, {.top = top});
   CHECK(ambient().ledger->live() - before == 30 * 8 + 6 * 4 * 8 + 6 * top * 4 + 6 * top * 5 * 8);
   std::vector<Shape> expected;
   if (choice > 1) expected.push_back(x.shape());
   if ((choice & 1U) != 0) expected.insert(expected.end(), {router.shape(), experts.shape()});
   expected.insert(expected.end(), {Shape{6, 4}, Shape{6, top}, Shape{6, top, 5}});
-  CHECK(seen == expected);
+  CHECK(saved.seen() == expected);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {

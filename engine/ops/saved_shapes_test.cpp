@@ -3,17 +3,18 @@
 #include <functional>
 #include <vector>
 
-#include "engine/autograd/saved_tensor.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/rms_norm.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
+using testing::SavedShapes;
 using testing::values_off_zero;
 
 struct Op {
@@ -68,18 +69,12 @@ TEST_CASE_METHOD(LedgerScope, "an op saves what its contract says, in that order
     const std::uint32_t choices = std::uint32_t{1} << op.operands.size();
     for (std::uint32_t choice = 0; choice < choices; ++choice) {
       CAPTURE(op.name, choice);
-      std::vector<Shape> seen;
-      FunctionHooks hooks(
-          [&](const Tensor& t) {
-            seen.push_back(t.shape());
-            return t;
-          },
-          [](const Tensor& t) { return t; });
       const Tensors in = leaves(op, DType::float64, choice);
-      const HookScope scope(&hooks);
+      const SavedShapes saved;
       const Tensor y = op.run(in);
       CHECK(y.shape() == op.operands[0]);
-      CHECK(seen == (choice == 0 ? std::vector<Shape>() : saved_shapes(op, (choice & 1U) != 0)));
+      CHECK(saved.seen() ==
+            (choice == 0 ? std::vector<Shape>() : saved_shapes(op, (choice & 1U) != 0)));
     }
   }
 }

@@ -12,13 +12,13 @@
 #include "engine/ambient/ambient.h"
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
-#include "engine/autograd/saved_tensor.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "engine/random/philox.h"
 #include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
+#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
@@ -26,6 +26,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
+using testing::SavedShapes;
 using testing::tensor;
 using testing::values_off_zero;
 using Values = std::vector<double>;
@@ -115,24 +116,17 @@ TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples keep 
   const double p = GENERATE(0.0, 0.5, 0.9);
   ambient().streams.seed(GENERATE(1U, 2U));
   CAPTURE(choice, p);
-  std::vector<Shape> seen;
-  FunctionHooks hooks(
-      [&](const Tensor& t) {
-        seen.push_back(t.shape());
-        return t;
-      },
-      [](const Tensor& t) { return t; });
   const Tensor x = values_off_zero({4, 2, 3}, 1).set_requires_grad((choice & 1U) != 0);
   const Tensor weight = values_off_zero({3, 3}, 2).set_requires_grad((choice & 2U) != 0);
   const std::int64_t before = ambient().ledger->live();
-  const HookScope scope(&hooks);
+  const SavedShapes saved;
   const Tensor y = stochastic_depth(x, weight, p);
   CHECK(ambient().ledger->live() - before == 24 * 8 + (p > 0 ? 4 * 8 : 0));
   std::vector<Shape> expected;
   if ((choice & 2U) != 0) expected.push_back(x.shape());
   if ((choice & 1U) != 0) expected.push_back(weight.shape());
   if (p > 0) expected.push_back({4});
-  CHECK(seen == expected);
+  CHECK(saved.seen() == expected);
 }
 
 TEST_CASE_METHOD(LedgerScope, "a sample exits exactly if its first value is positive") {

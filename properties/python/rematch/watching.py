@@ -265,9 +265,9 @@ class _Ran:
 
     def __init__(self, module: nn.Module) -> None:
         self._ran = False
-        self._hook = module.register_forward_pre_hook(self._note)
+        self._hook = module.register_forward_pre_hook(_Hook(self, "note"))
 
-    def _note(self, *_: Any) -> None:
+    def note(self, module: nn.Module) -> None:
         self._ran = True
 
     def over(self) -> bool:
@@ -278,8 +278,8 @@ class _Ran:
 class _Hook:
     """A hook of the model. A copy of the model, made by deepcopy() or pickle, has one that does nothing."""
 
-    def __init__(self, watch: Watch | None = None, method: str = "") -> None:
-        self._call = None if watch is None else getattr(watch, method)
+    def __init__(self, told: Watch | _Ran | None = None, method: str = "") -> None:
+        self._call = None if told is None else getattr(told, method)
 
     def __call__(self, model: nn.Module, *_: Any) -> None:
         if self._call is not None:

@@ -105,6 +105,8 @@ class Judge:
         findings.merge(self.verdict.findings)
         if self._target.grad:
             self._measure()
+        else:
+            verdict.notes.append("forwards ran alone, under torch.no_grad(): what is called a step had no backward")
         verdict.not_tried += branches.one_sided()
         unseen = self._target.unseen | self._target.state.unseen
         verdict.notes += [f"not seen: {what or 'the module'}, because {why}" for what, why in unseen.items()]
