@@ -171,7 +171,8 @@ class Reach::Run {
     values.assign(c_.layers.size(), false);
     for (int i = 0; i < layers_; ++i) {
       const bool operand = operand_differs(i, values, 0);
-      bool differs = operand || parameter_differs(i) || is_wrong(Wrong::forward, i);
+      bool differs = operand || parameter_differs(i) || is_wrong(Wrong::forward, i) ||
+                     recompute_within(i, step, m);
       if (trains_in(spec(i), c_.protocol.train) && has_state(spec(i))) {
         differs = differs || (reads_state(spec(i)) && states_[at_of(i)]);
         if (differs) states_[at_of(i)] = true;
@@ -201,36 +202,59 @@ class Reach::Run {
   Flags recompute(int step, int m) {
     Flags again(c_.layers.size(), false);
     for (auto s = recomputed_.rbegin(); s != recomputed_.rend(); ++s) {
-      Flags drawn_otherwise(streams_.size(), false);
-      for (int i = s->begin; i < s->end; ++i) {
-        const bool operand = operand_differs(i, again, s->begin);
-        bool differs = operand || is_wrong(Wrong::recomputed, i) || is_wrong(Wrong::forward, i) ||
-                       is_wrong(Wrong::weight, i);
-        // A compiled backward moves no state, and draws only where a source says so.
-        if (draws(i) && (!is_compiled_ || wrong_.contains(Wrong::stream))) {
-          const bool moves_otherwise =
-              is_wrong(Wrong::recomputed, i) || (operand && draws_by_values(spec(i)));
-          if (moves_otherwise || drawn_otherwise[stream_of(i)]) {
-            note("dropout-masks", step, m, at_of(i));
-            differs = true;
-          }
-          if (moves_otherwise) drawn_otherwise[stream_of(i)] = true;
-          if (is_wrong(Wrong::stream, i)) streams_[stream_of(i)] = true;
-        }
-        const bool moves = is_wrong(Wrong::state, i) || (operand && !is_compiled_);
-        if (has_state(spec(i)) && moves) states_[at_of(i)] = true;
-        if (is_wrong(Wrong::weight, i)) {
-          for (const int p : g_.layer_parameters[at_of(i)]) parameters_[at_of(p)] = true;
-        }
-        // The operator that moves the state is seen.
-        if (differs || is_wrong(Wrong::state, i)) note("recomputed-values", step, m, at_of(i));
-        if (differs && decides_shapes(i)) {
-          reach_.differ_.emplace("errors", -1, -1, kAnywhere);
-        }
-        again[at_of(i)] = differs;
-      }
+      recompute(s->begin, s->end, step, m, again);
     }
     return again;
+  }
+  void recompute(int begin, int end, int step, int m, Flags& again) {
+    Flags drawn_otherwise(streams_.size(), false);
+    for (int i = begin; i < end; ++i) {
+      const bool operand = operand_differs(i, again, begin);
+      bool differs = operand || is_wrong(Wrong::recomputed, i) || is_wrong(Wrong::forward, i) ||
+                     is_wrong(Wrong::weight, i);
+      // A compiled backward moves no state, and draws only where a source says so.
+      if (draws(i) && (!is_compiled_ || wrong_.contains(Wrong::stream))) {
+        const bool moves_otherwise =
+            is_wrong(Wrong::recomputed, i) || (operand && draws_by_values(spec(i)));
+        if (moves_otherwise || drawn_otherwise[stream_of(i)]) {
+          note("dropout-masks", step, m, at_of(i));
+          differs = true;
+        }
+        if (moves_otherwise) drawn_otherwise[stream_of(i)] = true;
+        if (is_wrong(Wrong::stream, i)) streams_[stream_of(i)] = true;
+      }
+      const bool moves = is_wrong(Wrong::state, i) || (operand && !is_compiled_);
+      if (has_state(spec(i)) && moves) states_[at_of(i)] = true;
+      if (is_wrong(Wrong::weight, i)) {
+        for (const int p : g_.layer_parameters[at_of(i)]) parameters_[at_of(p)] = true;
+      }
+      // The operator that moves the state is seen.
+      if (differs || is_wrong(Wrong::state, i)) note("recomputed-values", step, m, at_of(i));
+      if (differs && decides_shapes(i)) {
+        reach_.differ_.emplace("errors", -1, -1, kAnywhere);
+      }
+      again[at_of(i)] = differs;
+    }
+  }
+  /// A backward within the forward of a layer asks for what the non-reentrant segment around it
+  /// packed, which runs again from its beginning, in the midst of its forward. Returns whether that
+  /// gives the layer other values.
+  bool recompute_within(int layer, int step, int m) {
+    if (spec(layer).layer == nullptr || !spec(layer).layer->backward) return false;
+    Flags again(c_.layers.size(), false);
+    for (const SegmentSpec& s : segments_) {
+      if (layer >= s.begin && layer < s.end && packs(s, layer)) {
+        recompute(s.begin, layer + 1, step, m, again);
+        return again[at_of(layer)];
+      }
+    }
+    return false;
+  }
+  static bool packs(const SegmentSpec& s, int layer) {
+    return layer >= s.begin && layer < s.end &&
+           (s.choice.variant == Variant::non_reentrant ||
+            std::any_of(s.nested.begin(), s.nested.end(),
+                        [&](const SegmentSpec& inner) { return packs(inner, layer); }));
   }
 
   void backward(int step, int m) {

@@ -81,6 +81,20 @@ TEST_CASE(
   CHECK(differing(reach, "parameters-after-step") == "1100");
 }
 
+TEST_CASE(
+    "a backward within a forward reads what its segment draws again, and nothing before the "
+    "source") {
+  const Case c = case_from_json(
+      R"({"format": 1, "seed": 3, "input": [4, 3], "layers": [{"kind": "linear", "features": 3},
+          {"kind": "dropout", "p": 0.5, "stream": 1},
+          {"kind": "custom", "layer": "slope: N C -> N C; parameters, backward"}],
+          "plan": {"segments": [{"begin": 0, "end": 3, "variant": "non_reentrant"}]}})");
+  const Reach reach = reach_of(c, 1, {Wrong::recomputed, Wrong::stream});
+  CHECK(differing(reach, "outputs") == "1000");
+  CHECK(differing(reach, "rng-after-forward") == "0100");
+  CHECK(differing(reach_of(c, 2, {Wrong::state}), "outputs") == "0000");
+}
+
 TEST_CASE("clipping spreads a wrong gradient over all parameters, and over no gradients") {
   const Reach reach =
       reach_of(four("\"variant\": \"reentrant\"", ", \"clip\": 0.5"), 1, {Wrong::gradient});

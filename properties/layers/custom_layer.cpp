@@ -15,7 +15,7 @@ namespace rematch {
 namespace {
 
 constexpr std::string_view kForm =
-    "\"NAME: N C -> N 2C; parameters, draws, draws elsewhere, state\"";
+    "\"NAME: N C -> N 2C; parameters, draws, draws elsewhere, state, backward\"";
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
@@ -122,8 +122,10 @@ class Parser {
       layer.draws = layer.draws_elsewhere = true;
     } else if (word == "state") {
       layer.state = true;
+    } else if (word == "backward") {
+      layer.backward = true;
     } else {
-      fail("parameters, draws, draws elsewhere or state after the shapes");
+      fail("parameters, draws, draws elsewhere, state or backward after the shapes");
     }
   }
 

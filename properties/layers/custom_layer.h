@@ -37,6 +37,8 @@ struct CustomLayer {
   bool draws_elsewhere = false;
   /// A training forward changes buffers.
   bool state = false;
+  /// Its forward runs a backward.
+  bool backward = false;
 
   /// The extents that the layer returns for an operand of shape x; none if it does not take x.
   std::vector<std::int64_t> result_for(const Shape& x) const;

@@ -9,10 +9,19 @@ from rematch.subjects.adapter_layers import modules_of
 
 
 def layers_of(table: str, setup: str) -> tuple[CustomLayer, ...]:
-    """The layers of a table, as modules_of() reads it. A sample shows all traits but that a layer draws
-    elsewhere."""
+    """Returns the layers of a table, as modules_of() reads it. A sample shows all traits of a layer, unless it draws
+    elsewhere or runs a backward."""
     return tuple(
-        CustomLayer(m.name, m.shapes, m.make, m.call, m.traits == "draws elsewhere", setup) for m in modules_of(table)
+        CustomLayer(
+            m.name,
+            m.shapes,
+            m.make,
+            m.call,
+            m.traits == "draws elsewhere",
+            setup,
+            m.traits if "backward" in m.traits else None,
+        )
+        for m in modules_of(table)
     )
 
 
@@ -111,7 +120,7 @@ MODULES = layers_of(
     warmup | N C -> N C |  | Warmup(C)
     embedding_max_norm | N C -> N C |  | nn.EmbeddingBag(2, C, max_norm=0.5, mode='mean')
         | x + m((x.detach() > 0).long())
-    inner_backward | N C -> N C |  | nn.Linear(C, C) | slope(m, x)
+    inner_backward | N C -> N C | parameters, backward | nn.Linear(C, C) | slope(m, x)
     own_function | N C -> N C |  | nn.Identity() | Round.apply(x)
     checkpoints_itself | N C -> N C |  | nn.Sequential(nn.Linear(C, C), nn.Dropout(0.25), nn.Tanh())
         | checkpoint(m, x, use_reentrant=False)
