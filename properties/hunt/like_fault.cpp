@@ -37,11 +37,14 @@ class Model {
     c.options.clear();
     const bool is_foreign = std::any_of(c.layers.begin(), c.layers.end(),
                                         [](const LayerSpec& l) { return l.layer != nullptr; });
-    // What the subject's own policy keeps is not moved on, and how often an inner segment runs
-    // depends on where early stop ends its outer one.
+    // The engine does not say how often a state moves in these: what the subject's own policy keeps
+    // is not moved on, how often an inner segment runs depends on where early stop ends its outer
+    // one, and the subject may let a trial pass that the engine ends.
     const bool is_nested = std::any_of(c.plan.segments.begin(), c.plan.segments.end(),
                                        [](const SegmentSpec& s) { return !s.nested.empty(); });
-    if (is_foreign || is_nested || policy_may_keep(case_->options)) return std::nullopt;
+    const bool has_trial = c.protocol.failure.kind != FailureKind::none;
+    if (is_foreign || is_nested || has_trial || policy_may_keep(case_->options))
+      return std::nullopt;
     try {
       EngineSubject wrong(fault.make);
       GatherOptions options;

@@ -11,18 +11,11 @@ from rematch.subjects.adapter_layers import modules_of
 def layers_of(table: str, setup: str) -> tuple[CustomLayer, ...]:
     """Returns the layers of a table, as modules_of() reads it. A sample shows all traits of a layer, unless it draws
     elsewhere or runs a backward."""
-    return tuple(
-        CustomLayer(
-            m.name,
-            m.shapes,
-            m.make,
-            m.call,
-            m.traits == "draws elsewhere",
-            setup,
-            m.traits if "backward" in m.traits else None,
-        )
-        for m in modules_of(table)
-    )
+    found = []
+    for m in modules_of(table):
+        told = m.traits if "backward" in m.traits else None
+        found.append(CustomLayer(m.name, m.shapes, m.make, m.call, m.traits == "draws elsewhere", setup, told))
+    return tuple(found)
 
 
 _SETUP = """\
