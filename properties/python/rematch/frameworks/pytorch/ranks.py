@@ -43,6 +43,10 @@ class Lost(Exception):
     """A rank gave no answer; the text says which one, and where each was."""
 
 
+class Died(Lost):
+    """A rank ended. The ranks are started anew for the next job."""
+
+
 _kept: list[dist.ProcessGroup] = []
 
 
@@ -151,6 +155,7 @@ class Ranks:
                 os.close(pipe)
         # Two ranks in a barrier that a third one does not enter can still say where they are.
         faulthandler.register(signal.SIGUSR1, self._stacks[rank], all_threads=False)
+        faulthandler.enable(self._stacks[rank], all_threads=False)
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         store = dist.FileStore(f"/proc/self/fd/{self._store}", MOST)
         # This process ends what hangs, long before.
@@ -182,7 +187,7 @@ class Ranks:
         parting = self._parting(sorted(places))
         self.stop()
         told = [f"rank {rank}: {places[rank]}" for rank in sorted(places)]
-        raise Lost("\n".join([f"of its ranks, {numbers} {what}", *told, *parting]))
+        raise (Died if dead else Lost)("\n".join([f"of its ranks, {numbers} {what}", *told, *parting]))
 
     def says(self, rank: int, what: str) -> None:
         """Is called in a rank ahead of each call for which it may have to wait for others."""
@@ -204,16 +209,23 @@ class Ranks:
         process = self._processes[rank]
         process.join(GRACE)
         code = process.exitcode
-        return f"killed by signal {-code}" if code and code < 0 else f"exit status {code}"
+        where = self._frames(rank)
+        return (f"killed by signal {-code}" if code and code < 0 else f"exit status {code}") + f" in {where}" * bool(where)
 
     def _stack(self, rank: int, deadline: float) -> str:
         """Where a rank is, innermost call first."""
-        file, text = self._stacks[rank], ""
         with suppress(ProcessLookupError):
             os.kill(self._processes[rank].pid, signal.SIGUSR1)
         # It writes while it hangs, and does not say when it is done: its outermost call comes last.
-        while "in _live" not in text and time.monotonic() < deadline:
+        while "in _live" not in self._written(rank) and time.monotonic() < deadline:
             time.sleep(0.01)
-            text = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
-        calls = re.findall(r'File "(.*)", line (\d+) in (\S+)', text)[:FRAMES]
+        return self._frames(rank)
+
+    def _written(self, rank: int) -> str:
+        """What faulthandler has written in a rank."""
+        file = self._stacks[rank]
+        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+    def _frames(self, rank: int) -> str:
+        calls = re.findall(r'File "(.*)", line (\d+) in (\S+)', self._written(rank))[:FRAMES]
         return " < ".join(f"{name} ({Path(path).name}:{line})" for path, line, name in calls)
