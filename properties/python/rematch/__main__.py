@@ -27,6 +27,7 @@ OURS = {
     "judge": "say which recomputations differ in a run that rematch.record() recorded",
     "plan": "say which blocks of a model to checkpoint, for a budget of bytes",
     "zoo": "judge small random models of libraries such as timm",
+    "report": "print the facts of a known bug of a framework, for its tracker",
 }
 """Commands that are written in Python, in modules of rematch.cli; main() of each gets the words after its name."""
 

@@ -1,11 +1,17 @@
-"""PyTorch 2.15, one of two ranks on the CPU, whose collectives do nothing: an embedding that RowwiseParallel splits, within a segment whose policy keeps what
-aten.embedding makes.
+"""Tensor parallel: a policy that keeps aten.embedding ends in an AssertionError if RowwiseParallel splits the embedding.
 
 Each rank has some words, and DTensor keeps which of the tokens these are in a mask, from the operator until the sum over
-ranks. The recomputation takes the kept result instead of running the operator, so that there is no mask, and the sum
-ends in an AssertionError that says nothing. Prints "right" or "wrong" for a policy that keeps nothing, and for that one.
+ranks. The recomputation takes the kept result instead of running the operator, so that there is no mask, and the sum ends in
+an AssertionError that says nothing. One of two ranks on the CPU, whose collectives do nothing.
+
+severity: error
+versions: torch 2.15.0
+promise: none; a policy that keeps nothing trains
+cause: torch/distributed/tensor/_ops/_mask_buffer.py: the mask is state between two operators
+searched: 2026-11
 """
 
+import sys
 from functools import partial
 
 import torch
@@ -34,4 +40,6 @@ def trains(kept):
 
 
 for name, kept in (("nothing", []), ("aten.embedding", [torch.ops.aten.embedding.default])):
-    print(f"a policy that keeps {name}: {'right' if trains(kept) else 'wrong'}")
+    wrong = not trains(kept)
+    print(f"{'control: ' * (not kept)}a policy that keeps {name}: {'WRONG: AssertionError' if wrong else 'right'}")
+sys.exit(wrong)

@@ -1,13 +1,18 @@
-"""PyTorch 2.15, two ranks on the CPU: set_modules_to_forward_prefetch() where a checkpointed segment has a unit of
-fully_shard() within.
+"""FSDP2: set_modules_to_forward_prefetch() in checkpointed segments gathers units that nobody uses, and holds them.
 
 A recomputation runs the forward of the unit once more, in the backward, and prefetches the unit of the next segment. The
-backward of that one is over: nobody uses what is gathered, and it is held until the whole backward ends, as are those of
-all other segments, together as much memory as without fully_shard(). Prints, for a plain run and a checkpointed one, how
-often the backward gathers, what it holds in the end, and "right" or "wrong".
+backward of that one is over: what is gathered is held until the whole backward ends, as are those of all other segments,
+together as much memory as without fully_shard(). Two ranks on the CPU.
+
+severity: memory and communication
+versions: torch 2.15.0
+promise: none; a plain run gathers each unit once in the backward
+cause: torch/distributed/fsdp/_fully_shard/_fsdp_state.py: the pre-forward hook prefetches in a recomputation, too
+searched: 2026-11
 """
 
 import os
+import sys
 import tempfile
 
 import torch
@@ -63,12 +68,18 @@ def run(rank, folder):
         with Gathers() as gathers:
             loss.backward()
         if rank == 0:
-            how = "checkpointed" if checkpointed else "plain"
-            verdict = "right" if gathers.count == SEGMENTS and not held else "wrong"
-            print(f"{how}: {gathers.count} gathers of {SEGMENTS} units, {len(held)} held that nobody uses: {verdict}")
+            how = "checkpointed" if checkpointed else "control: plain"
+            wrong = gathers.count != SEGMENTS or held
+            verdict = f"{gathers.count} gathers of {SEGMENTS} units, {len(held)} held that nobody uses"
+            print(f"{how}: {'WRONG' if wrong else 'right'}: {verdict}", flush=True)
     dist.destroy_process_group()
+    if rank == 0 and wrong:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        mp.spawn(run, (folder,), nprocs=RANKS)
+        try:
+            mp.spawn(run, (folder,), nprocs=RANKS)
+        except mp.ProcessExitedException:
+            sys.exit(1)

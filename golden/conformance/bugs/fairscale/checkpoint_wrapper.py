@@ -1,9 +1,16 @@
 """fairscale: checkpoint_wrapper() recomputes without autocast on the CPU; nested wrappers stop statistics of BatchNorm.
 
-The recomputation enters autocast only if it is on for CUDA, so the gradient belongs to another forward. Two wrappers
-patch a BatchNorm, and the second saves the flag that the first has cleared: track_running_stats stays False. No error
-says so. Prints "wrong" twice for fairscale 0.4.13 with PyTorch 2.15.
+The recomputation enters autocast only if it is on for CUDA, so the gradient belongs to another forward. Two wrappers patch a
+BatchNorm, and the second saves the flag that the first has cleared: track_running_stats stays False.
+
+severity: silent, wrong gradients and statistics
+versions: fairscale 0.4.13, torch 2.15.0; no longer maintained
+promise: none
+cause: fairscale/nn/checkpoint/checkpoint_activations.py and checkpoint_utils.py
+thread: near https://github.com/facebookresearch/fairscale/issues/1199
 """
+
+import sys
 
 import torch
 from fairscale.nn import checkpoint_wrapper
@@ -25,10 +32,11 @@ def gradient(wrap):
 
 
 same = torch.equal(gradient(lambda layer: layer), gradient(checkpoint_wrapper))
-print("gradient under autocast:", "right" if same else "wrong")
+print("gradient under autocast:", "right" if same else "WRONG")
 
 norm = nn.BatchNorm1d(2)
 wrapped = checkpoint_wrapper(nn.Sequential(checkpoint_wrapper(norm)))
 for _ in range(2):
     wrapped(torch.randn(4, 2, requires_grad=True)).sum().backward()
-print("statistics of BatchNorm in 2 steps:", "right" if norm.num_batches_tracked == 2 else "wrong")
+print("statistics of BatchNorm in 2 steps:", "right" if norm.num_batches_tracked == 2 else "WRONG")
+sys.exit(not same or norm.num_batches_tracked != 2)

@@ -1,0 +1,53 @@
+"""Under autocast in the backward, a recomputation takes casts that the policy kept for another weight.
+
+The cache of casts is cold in the forward. If the backward runs under autocast, the recomputation of a later region fills it,
+and the recomputation of an earlier one then leaves out a cast. What the policy saved of the casts is found again by its
+number, so that each later cast is that of another weight.
+
+severity: silent, wrong gradients
+entries: pytorch:cast-cache-under-nested-policy
+promise: "ops run in an op-specific dtype chosen by autocast to improve performance while maintaining accuracy" (docstring
+    of torch.autocast); the gradient without a checkpoint
+cause: torch/utils/checkpoint.py, _CachedTorchDispatchMode: func_counter counts calls, which the cache of casts changes
+thread: near https://github.com/pytorch/pytorch/issues/193338
+"""
+
+import sys
+from functools import partial
+
+import torch
+from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+torch.manual_seed(0)
+x, shared, other = (torch.randn(2, 2, requires_grad=True) for _ in range(3))
+keep = partial(create_selective_checkpoint_contexts, [torch.ops.aten._to_copy.default])
+
+
+def cast(caches=True):
+    return torch.autocast("cpu", torch.bfloat16, cache_enabled=caches)
+
+
+def gradient(run, caches):
+    with cast(caches):
+        y = run(lambda x: linear(linear(x, shared).sin(), other).sin(), x)
+    with cast(caches):
+        y = run(lambda x: linear(x, shared).sin(), y)
+    with cast(caches):
+        return torch.autograd.grad(y.sum(), x)[0]
+
+
+def checkpointed(block, x):
+    return checkpoint(block, x, use_reentrant=False, context_fn=keep)
+
+
+def is_wrong(name, caches):
+    expected = gradient(lambda block, x: block(x), caches)
+    got = gradient(checkpointed, caches)
+    wrong = not torch.equal(expected, got)
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got[0].tolist()}, expected {expected[0].tolist()}")
+    return wrong
+
+
+is_wrong("control: cache_enabled=False", False)
+sys.exit(is_wrong("two regions share a weight", True))

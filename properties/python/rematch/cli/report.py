@@ -1,0 +1,155 @@
+"""`rematch report`: the facts of a known bug of a framework, in the order that its tracker asks for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from rematch.cli import parser_of, refuse
+
+FOLDER = Path("golden/conformance/bugs")
+"""Where a checkout has the scripts: one folder for each framework."""
+
+EXAMPLE = """\
+examples:
+  rematch report                                  lists the bugs
+  rematch report pytorch/kept_draw_before_draw    runs its script here, and prints the facts for its tracker
+
+Exit status 0: the bug shows here; 1: it does not, so that it is mended or needs another machine; 2: no such bug, or its
+script does not run here.
+"""
+
+POLICY = "A person has to write the report: these are facts for that person, not its text."
+
+POLICIES = {
+    "pytorch": " PyTorch closes reports by autonomous agents (AI_POLICY.md).",
+    "mlx": " MLX prohibits issues that are written by AI.",
+    "keras": " Keras takes no changes that nobody has reviewed.",
+}
+
+SECTIONS = {
+    "pytorch": ("Describe the bug", "Script", "Output", "Versions"),
+    "diffusers": ("Describe the bug", "Reproduction", "Logs", "System Info"),
+    "mlx": ("Describe the bug", "To Reproduce", "Output", "Desktop"),
+}
+"""The sections of bug-report.yml or its like, for the text, the script, its output and the versions."""
+
+KEYS = ("severity", "entries", "versions", "promise", "cause", "thread", "searched")
+
+
+@dataclass
+class Bug:
+    """What the docstring of a script says."""
+
+    name: str
+    title: str
+    text: str
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def state(self) -> str:
+        """What trackers know of it: "known https://...", or when somebody searched there in vain."""
+        return "; ".join(self.facts.get("thread", [])) or f"not found ({', '.join(self.facts.get('searched', []))})"
+
+
+def read(file: Path) -> Bug:
+    """Returns what the docstring of a script says: a title, some text, and lines "key: value", which may be continued.
+    Raises ValueError for a script without them."""
+    words = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
+    title, _, rest = words.partition("\n\n")
+    text, facts, last = [], {}, None
+    for line in rest.splitlines():
+        key, colon, value = line.partition(": ")
+        if colon and key in KEYS:
+            last = facts.setdefault(key, [])
+            last.append(value.strip())
+        elif last and line.startswith(" "):
+            last[-1] += f" {line.strip()}"
+        else:
+            text.append(line)
+    bug = Bug(f"{file.parent.name}/{file.stem}", title, "\n".join(text).strip(), facts)
+    if absent := [key for key in ("severity", "promise", "cause") if key not in facts]:
+        raise ValueError(f"{file}: its docstring has no line {absent[0]!r}")
+    return bug
+
+
+def bugs(folder: Path) -> dict[str, Path]:
+    """Returns the scripts by name, as "pytorch/kept_draw_before_draw"."""
+    return {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.py"))}
+
+
+def _versions(bug: Bug) -> str:
+    names = {words.split()[0] for words in ", ".join(bug.facts.get("versions", ["torch"])).split(", ")}
+    found = []
+    for name in sorted(names):
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join([*found, f"Python {platform.python_version()}", platform.platform()])
+
+
+def _told(bug: Bug, script: str, output: str, here: str) -> str:
+    framework = bug.name.partition("/")[0]
+    described, reproduced, logged, versions = SECTIONS.get(framework, SECTIONS["pytorch"])
+    facts = [f"- {key}: {value}" for key in KEYS[3:5] for value in bug.facts[key]]
+    return "\n".join([
+        f"{POLICY}{POLICIES.get(framework, '')}\n",
+        f"# {bug.title}\n",
+        f"## {described}\n",
+        f"{bug.text}\n",
+        *facts,
+        f"- severity: {', '.join(bug.facts['severity'])}",
+        f"- trackers: {bug.state}\n",
+        f"## {reproduced}\n\n```python\n{script}```\n",
+        f"## {logged}\n\n```\n{output}```\n",
+        f"## {versions}\n\n{here}",
+    ])  # fmt: skip
+
+
+def _code(script: str) -> str:
+    """The script without its docstring, which the report says beside it."""
+    first = ast.parse(script).body[0]
+    return "\n".join(script.splitlines()[first.end_lineno :]).lstrip("\n") + "\n"
+
+
+def main(arguments: list[str]) -> None:
+    """Raises SystemExit with the statuses that --help names."""
+    parser = parser_of("report", "Prints the facts of a known bug for the tracker of its framework.", EXAMPLE)
+    parser.add_argument("name", nargs="?", metavar="FRAMEWORK/NAME", help="the bug; without one, all are listed")
+    parser.add_argument("--bugs", type=Path, default=FOLDER, help=f"folder of the scripts ({FOLDER})")
+    parser.add_argument("--json", action="store_true", help="prints the facts as JSON")
+    given = parser.parse_args(arguments)
+    found = bugs(given.bugs)
+    if not found:
+        refuse("rematch report", f"no scripts in {given.bugs}: run it in a checkout, or name the folder by --bugs")
+    if given.name is None:
+        listed = [read(file) for file in found.values()]
+        if given.json:
+            return print(json.dumps([asdict(bug) | {"state": bug.state} for bug in listed], indent=2))
+        return print("\n".join(f"{bug.name}\n    {bug.title}\n    {bug.state}" for bug in listed))
+    if given.name not in found:
+        refuse("rematch report", f"no script {given.name} in {given.bugs}; without a name, all are listed")
+    bug, script = read(found[given.name]), found[given.name].read_text(encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-I", str(found[given.name])], capture_output=True, text=True, check=False
+    )
+    if ran.returncode not in (0, 1) or "Traceback" in ran.stderr:
+        lines = ran.stderr.strip().splitlines()
+        refuse(
+            "rematch report", f"{given.name} does not run with this Python: {lines[-1] if lines else ran.returncode}"
+        )
+    if given.json:
+        shows = {"output": ran.stdout, "shows": ran.returncode == 1, "here": _versions(bug), "state": bug.state}
+        print(json.dumps(asdict(bug) | shows, indent=2))
+    else:
+        print(_told(bug, _code(script), ran.stdout, _versions(bug)))
+    if ran.returncode == 0:
+        print(f"rematch report: {given.name} does not show here: mended in this version?", file=sys.stderr)
+        raise SystemExit(1)

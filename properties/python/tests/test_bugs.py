@@ -1,0 +1,62 @@
+"""Each known bug of a framework has a script of its own, which shows it in that framework alone."""
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rematch.cli.report import bugs, read
+
+FOLDER = Path(__file__).resolve().parents[3] / "golden/conformance/bugs"
+SCRIPTS = bugs(FOLDER)
+MODULES = {"pytorch": "torch"}
+LINES = 30
+"""Of code, so that a maintainer reads it at once; several ranks, or a table of shapes, take more."""
+LONGER = {"pytorch/ddp_shared_layer", "pytorch/unwritten_conv2d_weights", "pytorch/fsdp2_counts_of_a_policy"}
+LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_says_what_was_promised_where_the_cause_is_and_what_trackers_know(name):
+    bug = read(SCRIPTS[name])
+    assert bug.title.endswith(".") and "\n" not in bug.title
+    assert "thread" in bug.facts or "searched" in bug.facts
+    for thread in bug.facts.get("thread", []):
+        assert thread.split()[0] in ("reported", "known", "near", "documented") or thread.startswith("by design")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_is_short_and_has_a_control(name):
+    text = SCRIPTS[name].read_text()
+    code = text.splitlines()[ast.parse(text).body[0].end_lineno :]
+    assert name in LONGER or sum(bool(line.strip()) for line in code) <= LINES
+    assert "control: " in text or name.split("/")[0] in ("fairscale", "autograd") or name in LONGER
+
+
+def test_a_script_without_its_facts_is_refused_with_the_line_that_is_missing(tmp_path):
+    (tmp_path / "bug.py").write_text('"""A title.\n\nseverity: silent\npromise: "so",\n  twice\n"""\n')
+    with pytest.raises(ValueError, match="no line 'cause'"):
+        read(tmp_path / "bug.py")
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_bug_still_shows(name, tmp_path):
+    framework = name.partition("/")[0]
+    if find_spec(MODULES.get(framework, framework)) is None:
+        pytest.skip(f"{framework} is not installed")
+    if name == "pytorch/unwritten_conv2d_weights":
+        import torch
+
+        if not torch.cpu.get_capabilities().get("amx_bf16"):
+            pytest.skip("the CPU has no AMX")
+    env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-W", "ignore", str(SCRIPTS[name])], capture_output=True, text=True, env=env)
+    assert ran.returncode != 0, f"mended: close the entry of {name}\n{ran.stdout}"
+    assert ran.returncode == 1 and "Traceback" not in ran.stderr, ran.stderr
+    told = [line for line in ran.stdout.splitlines() if "WRONG" in line or "right" in line or "refused" in line]
+    # Controls pass, so that what is wrong is the one thing that they change.
+    assert not [line for line in told if line.startswith("control") and "WRONG" in line], ran.stdout
