@@ -8,7 +8,6 @@
   COMMAND(replay)                     \
   COMMAND(show)                       \
   COMMAND(plan)                       \
-  COMMAND(court)                      \
   COMMAND(laws)                       \
   COMMAND(subjects)                   \
   COMMAND(conform)                    \

@@ -354,7 +354,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"", "Look for bugs: run random cases"},
       {"--frobnicate", "expected a command before --frobnicate; commands: check, replay"},
       {"frobnicate",
-       "commands: check, replay, show, plan, court, laws, subjects, conform, merge, faults"},
+       "commands: check, replay, show, plan, laws, subjects, conform, merge, faults"},
       {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "laws` lists them"},

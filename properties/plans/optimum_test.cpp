@@ -11,7 +11,7 @@
 
 #include "properties/case/describe.h"
 #include "properties/case/json.h"
-#include "properties/court/random_chain.h"
+#include "properties/plans/testing/random_chain.h"
 #include "properties/forecast/engine_facts.h"
 #include "properties/forecast/forecast.h"
 #include "properties/forecast/protocol.h"

@@ -1,4 +1,4 @@
-#include "properties/court/random_chain.h"
+#include "properties/plans/testing/random_chain.h"
 
 #include <iterator>
 #include <stdexcept>
