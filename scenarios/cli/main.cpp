@@ -2,19 +2,18 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <filesystem>
 
 #include "engine/build/build_info.h"
 #include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
+#include "properties/output/terminal.h"
 #include "scenarios/report/render.h"
 
 namespace rematch::scenarios {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFooter =
     R"(Exit status:
@@ -26,14 +25,13 @@ constexpr std::string_view kFooter =
 Examples:
   rematch scenario
   rematch scenario last_segment --svg pictures
-  rematch scenario --all --json)";
+  rematch scenario --all)";
 
 struct Arguments {
   std::vector<std::string> names;
   std::string svg;
   std::string readme;
   bool all = false;
-  bool json = false;
 };
 
 fs::path made_folder(std::string_view option, const fs::path& folder) {
@@ -76,29 +74,14 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
 }
 
 Report run_one(const Scenario& scenario, const std::atomic<bool>& stop) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begin = Clock::now();
-  cli::StatusLine status(false);
   Options options;
-  options.stopped = [&] { return stop.load(); };
-  options.progress = [&](std::string_view text) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    status.show(seconds, std::nullopt, fmt::format("{}: {}", scenario.name, text));
-  };
+  options.stop = [&] { return stop.load(); };
   Report report;
   scenario.run(options, report);
   return report;
 }
 
-int list(bool json) {
-  if (json) {
-    Json stories = Json::array();
-    for (const Scenario& s : scenarios()) {
-      stories.push_back({{"name", s.name}, {"question", s.question}, {"source", s.source}});
-    }
-    cli::print_out(stories.dump(2) + "\n");
-    return cli::kHeld;
-  }
+int list() {
   const cli::Paint paint(cli::colour_wanted(1));
   for (const Scenario& s : scenarios()) {
     cli::print_out(fmt::format("{}\n    {}\n", paint.bold(s.name), s.question));
@@ -112,7 +95,7 @@ int run(const Arguments& a) {
     if (!a.svg.empty()) {
       throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
     }
-    return list(a.json);
+    return list();
   }
   // Before the run, so that a bad folder costs no computation.
   const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
@@ -121,7 +104,6 @@ int run(const Arguments& a) {
 
   const cli::Paint paint(cli::colour_wanted(1));
   std::vector<std::string> digests;
-  Json reports = Json::array();
   int claims = 0;
   int failed = 0;
   for (const Scenario* scenario : stories) {
@@ -131,10 +113,8 @@ int run(const Arguments& a) {
     failed += report.failed();
     if (!pages.empty()) write_page(pages, *scenario, report);
     digests.push_back(digest(*scenario, report));
-    if (a.json) {
-      reports.push_back(to_json(*scenario, report));
-    } else if (a.readme.empty()) {
-      cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1), paint) + "\n");
+    if (a.readme.empty()) {
+      cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1)) + "\n");
     }
   }
   const bool interrupted = stop;
@@ -143,17 +123,13 @@ int run(const Arguments& a) {
     cli::write_text(fs::path(a.readme) / "approved.json",
                     fmt::format("{{\n{}\n}}\n", fmt::join(digests, ",\n")));
   }
-  if (a.json)
-    cli::print_out((stories.size() == 1 && !reports.empty() ? reports[0] : reports).dump(2) + "\n");
-  if (!a.json) {
-    if (!pages.empty()) {
-      cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
-    }
-    if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
-    const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
-    cli::print_out(failed == 0 ? paint.green(fmt::format("all claims hold ({})\n", claimed))
-                               : paint.red(fmt::format("{} of {} failed\n", failed, claimed)));
+  if (!pages.empty()) {
+    cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
   }
+  if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
+  const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
+  cli::print_out(failed == 0 ? paint.green(fmt::format("all claims hold ({})\n", claimed))
+                             : paint.red(fmt::format("{} of {} failed\n", failed, claimed)));
   if (failed > 0) return cli::kBroken;
   return interrupted ? cli::kInterrupted : cli::kHeld;
 }
@@ -168,7 +144,6 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--svg", a.svg,
                  "Also write the charts, and the report as Markdown, into this folder")
       ->type_name("DIR");
-  app.add_flag("--json", a.json, "JSON instead of text");
   app.add_option("--readme", a.readme,
                  "Run all scenarios and regenerate DIR/README.md and DIR/approved.json")
       ->type_name("DIR");

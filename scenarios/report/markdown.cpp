@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "properties/output/terminal.h"
+
 namespace rematch::scenarios {
 namespace {
 
@@ -16,7 +18,6 @@ what to do in PyTorch, with the probes of PyTorch 2.15 that confirm it; the prog
     build/release/bin/rematch scenario                            # lists the questions
     build/release/bin/rematch scenario last_segment               # runs one
     build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts, and the report as Markdown
-    build/release/bin/rematch scenario last_segment --json        # the report as data
 
 This page and `approved.json` are written by `build/release/bin/rematch scenario --readme scenarios`. A test fails when
 a claim fails, and when a report or a chart has another digest than the approved one; it then writes what was found. A
@@ -76,13 +77,8 @@ std::string in_pytorch(const Scenario& scenario) {
   return paragraph(fmt::format("**In PyTorch.** {} ({}.)", advice.text, advice.probes()));
 }
 
-}  // namespace
-
-std::string picture_name(std::string_view story, int number) {
-  return fmt::format("{}-{}.svg", story, number);
-}
-
-std::string markdown(const Scenario& scenario, const Report& report) {
+std::string text_of(const Scenario& scenario, const Report& report,
+                    std::optional<int> columns = std::nullopt) {
   std::string out = fmt::format("# {}\n\n", scenario.name);
   out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
   out += paragraph(fmt::format("Source: {}", scenario.source)) + "\n";
@@ -91,7 +87,7 @@ std::string markdown(const Scenario& scenario, const Report& report) {
   bool in_list = false;
   for (const Report::Item& item : report.items()) {
     const Claim* claim = std::get_if<Claim>(&item);
-    if (std::holds_alternative<Measured>(item)) continue;
+    if (std::holds_alternative<Measured>(item) && !columns) continue;
     if (!(in_list && claim != nullptr)) out += "\n";
     in_list = claim != nullptr;
     if (claim != nullptr) {
@@ -100,11 +96,31 @@ std::string markdown(const Scenario& scenario, const Report& report) {
       out += paragraph(words->markdown);
     } else if (const auto* rows = std::get_if<Table>(&item)) {
       out += table(*rows);
-    } else if (const auto* chart = std::get_if<Chart>(&item)) {
+    } else if (const auto* measured = std::get_if<Measured>(&item)) {
+      out += "Measured: " + measured->line + "\n";
+    } else if (const auto* chart = std::get_if<Chart>(&item); columns) {
+      out +=
+          fmt::format("**{}**\n\n{}", chart->title,
+                      chart_text(*chart, cli::scale_of({chart, 1}), *columns, cli::Paint(false)));
+    } else {
       out += fmt::format("![{}]({})\n", chart->title, picture_name(scenario.name, ++pictures));
     }
   }
   return out + "\n" + in_pytorch(scenario);
+}
+
+}  // namespace
+
+std::string picture_name(std::string_view story, int number) {
+  return fmt::format("{}-{}.svg", story, number);
+}
+
+std::string markdown(const Scenario& scenario, const Report& report) {
+  return text_of(scenario, report);
+}
+
+std::string terminal_text(const Scenario& scenario, const Report& report, int columns) {
+  return text_of(scenario, report, columns);
 }
 
 std::vector<std::string> pictures(const Report& report) {

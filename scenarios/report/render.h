@@ -1,27 +1,19 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "properties/output/terminal.h"
 #include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 
-/// A story as text for a terminal of `width` columns: everything that its report holds, charts as
-/// block characters.
-std::string terminal_text(const Scenario& scenario, const Report& report, int width,
-                          const cli::Paint& paint);
-
-/// A story and its report as data; `items` in the order of the report, each an object with one
-/// member named for what it is: "say", "table", "chart", "claim" or "measured".
-nlohmann::ordered_json to_json(const Scenario& scenario, const Report& report);
-
 /// A story as a page: question, source, answer, and its report without what was measured. Charts
 /// are links to the files of picture_name() beside it.
 std::string markdown(const Scenario& scenario, const Report& report);
+/// The same for a terminal of `columns`: with what was measured, and with charts as block
+/// characters.
+std::string terminal_text(const Scenario& scenario, const Report& report, int columns);
 
 /// The charts of a report as SVG, in order.
 std::vector<std::string> pictures(const Report& report);

@@ -1,4 +1,4 @@
-// One report as Markdown, as text and as JSON.
+// One report as Markdown, and for a terminal.
 #include <catch2/catch_test_macros.hpp>
 #include <string>
 
@@ -73,34 +73,12 @@ TEST_CASE("wrapping a paragraph makes no list, heading or quotation of it") {
   CHECK(contains(markdown(kStory, report), filler + " a b\n-1 c\n"));
 }
 
-TEST_CASE("the terminal shows everything, without the marks of Markdown") {
-  const std::string text = terminal_text(kStory, sample(false), 80, cli::Paint(false));
-  CHECK(contains(text, "See the thread (https://example.org/a) and mind `a[i]` of a | b."));
-  CHECK(contains(text, "FAILED first claim"));
-  CHECK(contains(text, "holds  second claim"));
-  CHECK(contains(text, "measured: 12 ms"));
+TEST_CASE("the terminal shows the page with what was measured, and draws the charts") {
+  const std::string text = terminal_text(kStory, sample(false), 80);
+  CHECK(contains(text, "- [ ] first claim\n- [x] second claim\n"));
+  CHECK(contains(text, "Measured: 12 ms\n"));
   CHECK(contains(text, "█"));
-  CHECK_FALSE(contains(text, "\033"));
-  CHECK(contains(terminal_text(kStory, sample(), 80, cli::Paint(true)), "\033[32m"));
-}
-
-TEST_CASE("names of columns are wrapped where a table is too wide for the terminal") {
-  Report report;
-  report.table("t", {"a name of many words", "other"}).row({"1", "2"});
-  const std::string wide = terminal_text(kStory, report, 60, cli::Paint(false));
-  CHECK(contains(wide, "  a name of many words  other\n                     1      2\n"));
-  const std::string narrow = terminal_text(kStory, report, 24, cli::Paint(false));
-  CHECK(contains(narrow, "   a name\n  of many\n    words  other\n        1      2\n"));
-}
-
-TEST_CASE("JSON has every item in order, each named for what it is") {
-  const nlohmann::ordered_json j = to_json(kStory, sample(false));
-  CHECK(j["claims"] == 2);
-  CHECK(j["failed"] == 1);
-  REQUIRE(j["items"].size() == 6);
-  const char* kNames[] = {"say", "table", "chart", "claim", "claim", "measured"};
-  for (std::size_t i = 0; i < 6; ++i) CHECK(j["items"][i].contains(kNames[i]));
-  CHECK(j["items"][2]["chart"]["series"][0]["y"] == std::vector<double>{1, 5, 2});
+  CHECK_FALSE(contains(text, ".svg"));
 }
 
 }  // namespace rematch::scenarios

@@ -11,10 +11,9 @@
 namespace rematch::scenarios {
 
 struct Options {
-  /// May be empty; called with one line of text, now and then.
-  std::function<void(std::string_view)> progress;
   /// May be empty; true: wind up, keep what there is.
-  std::function<bool()> stopped;
+  std::function<bool()> stop;
+  bool stopped() const { return stop && stop(); }
 };
 
 /// A field of golden/semantics/semantics.json, and what PyTorch did, as JSON.

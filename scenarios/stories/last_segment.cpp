@@ -5,7 +5,6 @@
 
 #include "properties/output/terminal.h"
 #include "scenarios/stories/last_segment/parts.h"
-#include "scenarios/support/options.h"
 
 namespace rematch::scenarios::sequential {
 namespace {
@@ -167,7 +166,7 @@ void more_behind(const Options& options, Report& report) {
   Pair shown;
   const Head kHeads[] = {{0, 0}, {1, 0}, {2, 0}, {4, 0}, {8, 0}, {12, 0}, {0, 1024}};
   for (const Head& head : kHeads) {
-    if (stopped(options)) return;
+    if (options.stopped()) return;
     const Pair pair = run_both(net, head, false);
     const std::int64_t saved = pair.stored.peak - pair.checkpointed.peak;
     const int extra = pair.checkpointed.runs() - pair.stored.runs();
@@ -204,7 +203,7 @@ void break_even(const Options& options, Report& report) {
           {"stored", {}, {}}, {"checkpointed", {}, {}}, {"checkpointed, reentrant", {}, {}}}};
   int first[] = {-1, -1};
   for (int layers = 0; layers <= kMost; ++layers) {
-    if (stopped(options)) return;
+    if (options.stopped()) return;
     const Pair pairs[] = {run_both(net, {layers, 0}, false), run_both(net, {layers, 0}, true)};
     const Step* const steps[] = {&pairs[0].stored, &pairs[0].checkpointed, &pairs[1].checkpointed};
     for (std::size_t i = 0; i < 3; ++i) {

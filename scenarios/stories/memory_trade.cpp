@@ -9,7 +9,6 @@
 #include "properties/output/terminal.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/stories/memory_trade/parts.h"
-#include "scenarios/support/options.h"
 #include "scenarios/support/step.h"
 
 namespace rematch::scenarios::trade {
@@ -249,8 +248,7 @@ void where_it_pays(const Options& options, Report& report) {
   double before = -1;
   const std::pair<int, int> kDepths[] = {{2, 1}, {4, 2}, {8, 2}, {16, 4}, {32, 4}};
   for (const auto& [hidden, blocks] : kDepths) {
-    if (stopped(options)) return;
-    tell(options, fmt::format("{} hidden layers", hidden));
+    if (options.stopped()) return;
     shapes.hidden = hidden;
     regions = equal_blocks(hidden, blocks);
     const Step plain = train_step(shapes, {});

@@ -8,7 +8,6 @@
 #include "engine/ops/dropout.h"
 #include "scenarios/report/scenario.h"
 #include "scenarios/stories/preserve_rng/replicas.h"
-#include "scenarios/support/options.h"
 #include "scenarios/support/step.h"
 
 namespace rematch::scenarios::replicas {
@@ -221,8 +220,7 @@ void training(const Options& options, Report& report) {
   const std::pair<const char*, Mode> kRuns[] = {
       {"plain", {}}, {"preserve_rng on", {true, true}}, {"preserve_rng off", {true, false}}};
   for (const auto& [name, mode] : kRuns) {
-    if (stopped(options)) return;
-    tell(options, name);
+    if (options.stopped()) return;
     const Training t = train({.modes = std::vector<Mode>(4, mode),
                               .steps = kSteps,
                               .learning_rate = 0.2,

@@ -12,7 +12,6 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "properties/output/terminal.h"
 #include "scenarios/stories/frozen_first_block/training.h"
-#include "scenarios/support/options.h"
 
 namespace rematch::scenarios::frozen {
 namespace {
@@ -121,7 +120,7 @@ bool train(Lanes& lanes, const Options& options) {
   std::vector<Lane*> all;
   for (Lane& lane : lanes) all.push_back(&lane);
   for (int step = 0; step < kSteps; ++step) {
-    if (stopped(options)) return false;
+    if (options.stopped()) return false;
     std::array<std::int64_t, kBatch> numbers{};
     std::iota(numbers.begin(), numbers.end(), step * kBatch);
     step_all(all, numbers);
@@ -133,7 +132,6 @@ bool train(Lanes& lanes, const Options& options) {
                              std::bit_cast<std::uint64_t>(reference.steps.back().loss);
       if (same_loss && lane.different == 0) ++lane.equal_steps;
     }
-    tell(options, fmt::format("step {} of {}, eight runs side by side", step + 1, kSteps));
   }
   return true;
 }
