@@ -1,57 +1,9 @@
-// Parts of a graph: layouts, nodes, and the tensors that are saved for them.
+// Both variants of checkpointing in a symbolic run, and their recomputations.
 #include "properties/forecast/graph.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace rematch {
-
-void SymbolicGraph::bind(const Case& c, const Geometry& geometry, const Facts& facts) {
-  case_ = &c;
-  geometry_ = &geometry;
-  facts_ = &facts;
-  item_ = static_cast<std::int64_t>(size_of(c.dtype));
-  layouts_.clear();
-  operand_at_.clear();
-  operand_elements_.clear();
-  output_elements_.clear();
-  moves_.clear();
-  for (int i = 0; i < static_cast<int>(c.layers.size()); ++i) lay_out(i);
-}
-
-void SymbolicGraph::lay_out(int layer) {
-  const auto index = static_cast<std::size_t>(layer);
-  const LayerSpec& spec = case_->layers[index];
-  const Shape input{std::span(case_->input)};
-  const std::vector<ValueRef>& before = geometry_->live[index];
-  const auto place_of = [&](const ValueRef& v) {
-    return static_cast<int>(std::find(before.begin(), before.end(), v) - before.begin());
-  };
-  Layout l;
-  l.first_operand = static_cast<int>(operand_at_.size());
-  const auto add_operand = [&](const ValueRef& v) {
-    operand_at_.push_back(place_of(v));
-    operand_elements_.push_back(geometry_->shape_of(v, input).elements());
-    ++l.operands;
-  };
-  add_operand({layer - 1, 0});
-  for (const ValueRef& v : spec.from) add_operand(v);
-
-  l.first_output = static_cast<int>(output_elements_.size());
-  l.outputs = static_cast<int>(geometry_->outputs[index].size());
-  for (const Shape& y : geometry_->outputs[index]) output_elements_.push_back(y.elements());
-
-  l.first_move = static_cast<int>(moves_.size());
-  for (const ValueRef& v : geometry_->live[index + 1]) {
-    moves_.push_back(v.layer == layer ? -1 - v.output : place_of(v));
-    ++l.moves;
-  }
-  for (const int p : geometry_->layer_parameters[index]) {
-    ++l.parameters;
-    l.trainable = l.trainable || !geometry_->parameters[static_cast<std::size_t>(p)].frozen;
-  }
-  layouts_.push_back(l);
-}
 
 void SymbolicGraph::begin(std::span<const SegmentSpec> segments, std::span<const int> detached,
                           SymbolicHeap& heap, SymbolicHeap& host, Trace& trace,
@@ -83,218 +35,202 @@ void SymbolicGraph::end() {
   constant_.reset();
 }
 
-void SymbolicGraph::leave_autocast() {
-  scope_cache_.clear();
-  cache_ = nullptr;
+void SymbolicGraph::run_model(const std::vector<SymbolicValue>& inputs, Saving saving,
+                              std::vector<int>& executions, bool first) {
+  executions_ = &executions;
+  first_ = first;
+  hooks_.kind = saving == Saving::offloaded ? Hooks::Kind::offload : Hooks::Kind::none;
+  stack_ = inputs;
+  run_layers(0, static_cast<int>(layouts_.size()), segments_, true, 0);
+  hooks_ = {};
+  offload_source_.reset();
 }
 
-int SymbolicGraph::add_leaf() {
-  leaves_.emplace_back();
-  return static_cast<int>(leaves_.size()) - 1;
-}
-
-SymbolicEdge SymbolicGraph::parameter_edge(int layer, int position, bool records) const {
-  const auto index = static_cast<std::size_t>(layer);
-  if (!records || !layouts_[index].trains()) return {};
-  return {-1, geometry_->layer_parameters[index][static_cast<std::size_t>(position)]};
-}
-
-SymbolicGraph::Node SymbolicGraph::begin_node(Node::Kind kind, Edges edges) {
-  Node node;
-  node.kind = kind;
-  node.first_edge = static_cast<int>(edges_.size());
-  node.edges = static_cast<int>(edges.size());
-  node.first_saved = static_cast<int>(saved_.size());
-  edges_.insert(edges_.end(), edges.begin(), edges.end());
-  return node;
-}
-
-/// false: a recomputation stopped at a save of this node, which therefore never was.
-bool SymbolicGraph::finish_node(Node& node) {
-  if (stopped_) {
-    for (int i = static_cast<int>(saved_.size()); i-- > node.first_saved;) {
-      drop(i);
-      saved_.pop_back();
-    }
-    edges_.resize(static_cast<std::size_t>(node.first_edge));
-    return false;
+void SymbolicGraph::checkpoint(const SegmentSpec& segment, bool records, std::size_t window) {
+  if (!records) {
+    const std::size_t own = copy_window(window);
+    run_layers(segment.begin, segment.end, segment.nested, false, own);
+    replace_window(window, own);
+  } else if (segment.choice.variant == Variant::reentrant) {
+    checkpoint_reentrant(segment, window);
+  } else {
+    checkpoint_non_reentrant(segment, window);
   }
-  node.saved = static_cast<int>(saved_.size()) - node.first_saved;
-  node.first_slot = static_cast<int>(slots_.size());
-  slots_.resize(slots_.size() + static_cast<std::size_t>(node.outputs));
-  nodes_.push_back(node);
-  return true;
 }
 
-SymbolicValue SymbolicGraph::reshape(const SymbolicValue& x) {
-  if (!x.requires_grad) return x;
-  const SymbolicEdge edges[] = {x.gradient()};
-  Node view = begin_node(Node::Kind::view, edges);
-  finish_node(view);
-  SymbolicValue made = x;
-  made.edge = {view.first_slot, -1};
-  return made;
-}
-
-SymbolicValue SymbolicGraph::cast(const SymbolicValue& x, std::int64_t elements, bool to_half,
-                                  bool records) {
-  SymbolicValue made{allocate(elements, to_half), false, to_half, {}};
-  if (!records || !x.requires_grad) return made;
-  const SymbolicEdge edges[] = {x.gradient()};
-  Node node = begin_node(Node::Kind::cast, edges);
-  node.bytes = elements * (to_half ? item_ : 2);
-  finish_node(node);
-  made.requires_grad = true;
-  made.edge = {node.first_slot, -1};
-  return made;
-}
-
-SymbolicValue SymbolicGraph::loss(const SymbolicValue& x, std::int64_t elements, const Block& first,
-                                  const Block& second) {
-  SymbolicValue made;
-  if (!x.requires_grad) return made;
-  const SymbolicEdge edges[] = {x.gradient()};
-  Node node = begin_node(Node::Kind::loss, edges);
-  node.bytes = elements * item_;
-  save(first);
-  save(second);
-  finish_node(node);
-  made.requires_grad = true;
-  made.edge = {node.first_slot, -1};
-  return made;
-}
-
-SymbolicValue SymbolicGraph::scale(const SymbolicValue& x) {
-  const SymbolicEdge edges[] = {x.gradient()};
-  Node node = begin_node(Node::Kind::cast, edges);
-  node.bytes = item_;
-  finish_node(node);
-  return {allocate(1), true, false, {node.first_slot, -1}};
-}
-
-void SymbolicGraph::save(const Block& block, bool requires_grad, bool half) {
-  Saved saved;
-  saved.requires_grad = requires_grad;
-  saved.half = half;
-  switch (hooks_.kind) {
-    case Hooks::Kind::none:
-      saved.block = block;
-      break;
-    case Hooks::Kind::offload:
-      if (!block.temporary()) {
-        saved.block = block;
-        break;
-      }
-      saved.host = block.twin();
-      if (saved.host) break;
-      offload_source_.reset();
-      saved.host = host_->allocate(block.bytes());
-      block.join(saved.host);
-      offload_source_ = block;
-      break;
-    case Hooks::Kind::frame: {
-      saved.placeholder = static_cast<int>(placeholders_.size());
-      Frame& frame = frames_[static_cast<std::size_t>(hooks_.frame)];
-      placeholders_.push_back({{}, hooks_.frame, -1, true});
-      int& link = frame.last_placeholder < 0
-                      ? frame.first_placeholder
-                      : placeholders_[static_cast<std::size_t>(frame.last_placeholder)].next;
-      link = frame.last_placeholder = saved.placeholder;
-      ++frame.saves;
-      ++frame.holders;
-      break;
+// The segment runs without recording. If one of its inputs requires grad it becomes one node, which
+// saves all inputs, and all its outputs require grad, those that merely pass through included.
+// Otherwise there is no node, and whatever the segment has to train is frozen.
+void SymbolicGraph::checkpoint_reentrant(const SegmentSpec& segment, std::size_t window) {
+  const std::size_t own = copy_window(window);
+  bool any = false;
+  for (std::size_t i = window; i < own; ++i) any = any || stack_[i].requires_grad;
+  const int log = any ? logs_++ : -1;
+  if (any) readers_.push_back({log, false});
+  run_layers(segment.begin, segment.end, segment.nested, false, own);
+  if (any) readers_.pop_back();
+  for (std::size_t i = own; i < stack_.size(); ++i) stack_[i].requires_grad = false;
+  if (any) {
+    Node node = begin_node(Node::Kind::segment, {});
+    node.segment = &segment;
+    node.log = log;
+    node.outputs = static_cast<int>(stack_.size() - own);
+    node.edges = static_cast<int>(own - window);
+    for (std::size_t i = window; i < own; ++i) edges_.push_back(stack_[i].gradient());
+    for (std::size_t i = window; i < own && !stopped_; ++i) {
+      save(stack_[i].block, stack_[i].requires_grad, stack_[i].half);
     }
-    case Hooks::Kind::recomputation: {
-      Placeholder& wanted = placeholders_[static_cast<std::size_t>(hooks_.next_placeholder)];
-      if (wanted.held) wanted.recomputed = block;
-      hooks_.next_placeholder = wanted.next;
-      const Frame& frame = frames_[static_cast<std::size_t>(hooks_.frame)];
-      if (++hooks_.count == frame.saves && frame.segment->choice.early_stop) {
-        stopped_ = true;
-        return;
-      }
-      saved.block = block;
-      break;
+    if (!finish_node(node)) return drop_log(log);
+    for (std::size_t i = own; i < stack_.size(); ++i) {
+      stack_[i].requires_grad = true;
+      stack_[i].edge = {node.first_slot + static_cast<int>(i - own), -1};
     }
   }
-  if (saved.block) saved.block.hold();
-  saved_.push_back(std::move(saved));
+  replace_window(window, own);
 }
 
-/// The block that a node reads back.
-Block SymbolicGraph::get(int index) {
-  const Saved& saved = saved_[static_cast<std::size_t>(index)];
-  if (saved.placeholder >= 0) return fetch(saved.placeholder);
-  if (saved.host) return heap_->allocate(saved.host.bytes());
-  return saved.block;
+// The segment runs as it is, but what it saves becomes placeholders of a frame, which lives, and
+// keeps the inputs, for as long as one of its placeholders does. Inside another frame the inputs
+// are saved tensors of that one, from before the segment runs.
+void SymbolicGraph::checkpoint_non_reentrant(const SegmentSpec& segment, std::size_t window) {
+  const int index = static_cast<int>(frames_.size());
+  Frame fresh;
+  fresh.segment = &segment;
+  fresh.first_input = static_cast<int>(saved_.size());
+  fresh.log = logs_++;
+  frames_.push_back(fresh);
+  const std::size_t end = stack_.size();
+  for (std::size_t i = window; i < end && !stopped_; ++i) {
+    save(stack_[i].block, stack_[i].requires_grad, stack_[i].half);
+    if (!stopped_) ++frames_.back().inputs;
+  }
+  if (stopped_) return;
+  const Hooks outer = std::exchange(hooks_, {Hooks::Kind::frame, index, -1, 0});
+  const int outer_policy = std::exchange(policy_frame_, segment.choice.keep.empty() ? -1 : index);
+  const bool outer_recalls = std::exchange(recalls_, false);
+  const std::size_t own = copy_window(window);
+  readers_.push_back({fresh.log, false});
+  run_layers(segment.begin, segment.end, segment.nested, true, own);
+  readers_.pop_back();
+  recalls_ = outer_recalls;
+  policy_frame_ = outer_policy;
+  hooks_ = outer;
+  Frame& frame = frames_[static_cast<std::size_t>(index)];
+  frame.over = true;
+  if (frame.holders == 0) drop_frame(index);
+  replace_window(window, own);
 }
 
-Block SymbolicGraph::fetch(int placeholder) {
-  const int frame = placeholders_[static_cast<std::size_t>(placeholder)].frame;
-  if (!frames_[static_cast<std::size_t>(frame)].recomputed) recompute(frame);
-  return std::move(placeholders_[static_cast<std::size_t>(placeholder)].recomputed);
-}
-
-void SymbolicGraph::drop(int index) {
-  Saved& saved = saved_[static_cast<std::size_t>(index)];
-  if (saved.block) saved.block.let_go();
-  saved.block.reset();
-  saved.host.reset();
-  if (saved.placeholder < 0) return;
-  Placeholder& placeholder =
-      placeholders_[static_cast<std::size_t>(std::exchange(saved.placeholder, -1))];
-  placeholder.held = false;
-  placeholder.recomputed.reset();
-  Frame& frame = frames_[static_cast<std::size_t>(placeholder.frame)];
-  if (--frame.holders == 0 && frame.over) drop_frame(placeholder.frame);
-}
-
-void SymbolicGraph::drop_frame(int index) {
+// The first saved tensor that a backward wants back from a frame runs the segment again; later ones
+// find theirs. The inputs come first: where they are placeholders themselves, their frame is
+// recomputed. The graph that a recomputation builds is of no use and goes away with it.
+void SymbolicGraph::recompute(int index) {
+  frames_[static_cast<std::size_t>(index)].recomputed = true;
   const Frame frame = frames_[static_cast<std::size_t>(index)];
-  for (int i = 0; i < frame.inputs; ++i) drop(frame.first_input + i);
-  drop_kept(frame);
-  drop_log(frame.log);
-}
-
-void SymbolicGraph::drop_log(int log) {
-  for (State& state : states_) {
-    if (state.log != log || !state.block) continue;
-    state.block.let_go();
-    state.block.reset();
+  const std::size_t bound = stack_.size();
+  for (int i = 0; i < frame.inputs; ++i) {
+    Block block = get(frame.first_input + i);
+    const Saved& saved = saved_[static_cast<std::size_t>(frame.first_input + i)];
+    stack_.push_back({std::move(block), saved.requires_grad, saved.half, {-1, 0}});
   }
+  const Mark before = mark();
+  const std::size_t window = stack_.size();
+  copy_window(bound);
+  const int outer_policy =
+      std::exchange(policy_frame_, frame.segment->choice.keep.empty() ? -1 : index);
+  const bool outer_recalls = std::exchange(recalls_, true);
+  run_again(*frame.segment, frame.log, window,
+            {Hooks::Kind::recomputation, index, frame.first_placeholder, 0});
+  recalls_ = outer_recalls;
+  policy_frame_ = outer_policy;
+  stopped_ = false;
+  stack_.resize(bound);
+  release(before);
+  // Tensors that a policy kept serve one recomputation.
+  drop_kept(frame);
+  recomputed_.push_back(index);
 }
 
-void SymbolicGraph::drop_kept(const Frame& frame) {
-  for (int k = frame.first_kept; k >= 0; k = kept_[static_cast<std::size_t>(k)].next) {
-    const Kept& kept = kept_[static_cast<std::size_t>(k)];
-    for (int i = kept.first_block; i < kept.first_block + kept.blocks; ++i) {
-      Block& block = kept_blocks_[static_cast<std::size_t>(i)];
-      if (block) block.let_go();
-      block.reset();
+// Runs the segment with grad mode on leaves of its own, differentiates that graph at once, and
+// returns the gradients of the leaves. Parameters get theirs on the way.
+void SymbolicGraph::differentiate_segment(const Node& node, std::size_t out, std::size_t in,
+                                          int depth) {
+  const std::size_t bound = stack_.size();
+  for (int i = 0; i < node.saved; ++i) {
+    Block block = get(node.first_saved + i);
+    const Saved& saved = saved_[static_cast<std::size_t>(node.first_saved + i)];
+    stack_.push_back({std::move(block), saved.requires_grad, saved.half, {}});
+  }
+  const Mark before = mark();
+  const std::size_t outputs = stack_.size();
+  for (std::size_t i = bound; i < outputs; ++i) stack_[i].edge.leaf = add_leaf();
+  const int first = static_cast<int>(nodes_.size());
+  copy_window(bound);
+  run_again(*node.segment, node.log, outputs, {});
+
+  const auto gets_gradient = [&](std::size_t k) {
+    return hands_[out + k] && stack_[outputs + k].requires_grad;
+  };
+  const auto count = static_cast<std::size_t>(node.outputs);
+  // All outputs that nothing arrived for go before the first gradient is added to another.
+  std::vector<SymbolicEdge> roots;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (gets_gradient(k)) {
+      roots.push_back(stack_[outputs + k].edge);
+    } else {
+      stack_[outputs + k] = {};
     }
   }
-}
-
-SymbolicGraph::Mark SymbolicGraph::mark() const {
-  return {nodes_.size(), frames_.size(), placeholders_.size(), kept_.size(),   kept_blocks_.size(),
-          edges_.size(), saved_.size(),  slots_.size(),        leaves_.size(), states_.size()};
-}
-
-void SymbolicGraph::release(const Mark& m) {
-  for (std::size_t i = saved_.size(); i-- > m.saved;) drop(static_cast<int>(i));
-  for (std::size_t i = m.states; i < states_.size(); ++i) {
-    if (states_[i].block) states_[i].block.let_go();
+  find_reached(first, roots);
+  drop_unreached(first);
+  std::vector<int> leaf_roots;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (!gets_gradient(k)) continue;
+    const SymbolicEdge root = stack_[outputs + k].edge;
+    SymbolicGradient& sum = root.slot >= 0 ? slots_[static_cast<std::size_t>(root.slot)]
+                                           : shares_of(root.leaf, depth + 1).sum;
+    if (root.leaf >= 0) leaf_roots.push_back(root.leaf);
+    if (!sum) {
+      sum = hands_[out + k];
+      continue;
+    }
+    // Two outputs that are one value. The sum is new memory, because the gradients have another
+    // owner.
+    sum = {heap_->allocate(sum.block.bytes()), sum_of(sum.formula, hands_[out + k].formula)};
   }
-  states_.resize(m.states);
-  nodes_.resize(m.nodes);
-  saved_.resize(m.saved);
-  frames_.resize(m.frames);
-  placeholders_.resize(m.placeholders);
-  kept_.resize(m.kept);
-  kept_blocks_.resize(m.kept_blocks);
-  edges_.resize(m.edges);
-  slots_.resize(m.slots);
-  leaves_.resize(m.leaves);
+  walk(first, depth + 1, false, leaf_roots);
+  for (int i = 0; i < node.edges; ++i) {
+    const int leaf = stack_[bound + static_cast<std::size_t>(i)].edge.leaf;
+    hands_[in + static_cast<std::size_t>(i)] = leaves_[static_cast<std::size_t>(leaf)].gradient;
+  }
+  stack_.resize(bound);
+  release(before);
+}
+
+/// A live cast cache goes on being used, else the recomputation has one of its own.
+void SymbolicGraph::run_again(const SegmentSpec& segment, int log, std::size_t window,
+                              const Hooks& hooks) {
+  const Hooks outer = std::exchange(hooks_, hooks);
+  const bool outer_afresh = std::exchange(afresh_, !segment.choice.preserve_rng);
+  CastCache* const outer_cache = cache_;
+  if (cache_ == nullptr) cache_ = &recomputation_cache_;
+  trace_->recomputations.push_back(trace_->live.size());
+  readers_.push_back({log, true});
+  run_layers(segment.begin, segment.end, segment.nested, true, window);
+  readers_.pop_back();
+  if (outer_cache == nullptr) recomputation_cache_.clear();
+  cache_ = outer_cache;
+  afresh_ = outer_afresh;
+  hooks_ = outer;
+}
+
+std::size_t SymbolicGraph::copy_window(std::size_t window) {
+  const std::size_t end = stack_.size();
+  for (std::size_t i = window; i < end; ++i) {
+    SymbolicValue value = stack_[i];
+    stack_.push_back(std::move(value));
+  }
+  return end;
 }
 
 }  // namespace rematch

@@ -2,7 +2,7 @@
 #include <array>
 #include <utility>
 
-#include "properties/forecast/graph.h"
+#include "properties/forecast/graph_backward.h"
 #include "properties/record/mixed.h"
 
 namespace rematch {
@@ -17,11 +17,11 @@ constexpr std::uint64_t derivative(std::uint64_t gradient, int layer, int edge) 
 
 }  // namespace
 
-std::uint64_t SymbolicGraph::sum_of(std::uint64_t a, std::uint64_t b) {
+std::uint64_t GraphBackward::sum_of(std::uint64_t a, std::uint64_t b) {
   return mixed(a + b + 0xD1B54A32D192ED03ULL);
 }
 
-void SymbolicGraph::backward(const Mark& from, const Call& call, std::vector<int>& executions,
+void GraphBackward::backward(const Mark& from, const Call& call, std::vector<int>& executions,
                              bool first) {
   executions_ = &executions;
   first_ = first;
@@ -33,7 +33,7 @@ void SymbolicGraph::backward(const Mark& from, const Call& call, std::vector<int
 }
 
 // Notes which of the nodes from `first` on the roots depend on.
-void SymbolicGraph::find_reached(int first, Edges roots) {
+void GraphBackward::find_reached(int first, Edges roots) {
   reached_slots_.assign(slots_.size(), false);
   const auto reach = [&](const SymbolicEdge& edge) {
     if (edge.slot >= 0) reached_slots_[static_cast<std::size_t>(edge.slot)] = true;
@@ -50,7 +50,7 @@ void SymbolicGraph::find_reached(int first, Edges roots) {
 }
 
 // Frees tensors that only outputs without a gradient hold.
-void SymbolicGraph::drop_unreached(int first) {
+void GraphBackward::drop_unreached(int first) {
   for (auto n = static_cast<std::size_t>(first); n < nodes_.size(); ++n) {
     const Node node = nodes_[n];
     if (node.reached) continue;
@@ -61,7 +61,7 @@ void SymbolicGraph::drop_unreached(int first) {
 
 // A partial backward runs the nodes that lead to a wanted leaf, with all their gradients. Others
 // let go of what arrives.
-void SymbolicGraph::find_needed(int first, const std::vector<bool>& wanted) {
+void GraphBackward::find_needed(int first, const std::vector<bool>& wanted) {
   wanted_leaves_ = wanted;
   needed_slots_.assign(wanted.empty() ? 0 : slots_.size(), false);
   if (wanted.empty()) return;
@@ -89,7 +89,7 @@ void SymbolicGraph::find_needed(int first, const std::vector<bool>& wanted) {
 }
 
 // Differentiates the nodes from `first` on that are reached; the gradients of the roots are there.
-void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int> leaf_roots) {
+void GraphBackward::walk(int first, int depth, bool retain, std::span<const int> leaf_roots) {
   const std::size_t parameters = geometry_->parameters.size();
   if (nested_shares_.size() < static_cast<std::size_t>(depth) * parameters) {
     nested_shares_.resize(static_cast<std::size_t>(depth) * parameters);
@@ -120,7 +120,7 @@ void SymbolicGraph::walk(int first, int depth, bool retain, std::span<const int>
   }
 }
 
-void SymbolicGraph::visit(int index, int depth, bool retain) {
+void GraphBackward::visit(int index, int depth, bool retain) {
   const Node node = nodes_[static_cast<std::size_t>(index)];
   const std::size_t out = hands_.size();
   const std::size_t in = out + static_cast<std::size_t>(node.outputs);
@@ -151,7 +151,7 @@ void SymbolicGraph::visit(int index, int depth, bool retain) {
   for (std::size_t i = 0; i < ready_.size(); ++i) accumulate(ready_[i], depth);
 }
 
-void SymbolicGraph::differentiate(const Node& node, std::size_t out, std::size_t in, int depth) {
+void GraphBackward::differentiate(const Node& node, std::size_t out, std::size_t in, int depth) {
   switch (node.kind) {
     case Node::Kind::layer:
       return differentiate_layer(node, out, in);
@@ -172,7 +172,7 @@ void SymbolicGraph::differentiate(const Node& node, std::size_t out, std::size_t
   }
 }
 
-void SymbolicGraph::differentiate_layer(const Node& node, std::size_t out, std::size_t in) {
+void GraphBackward::differentiate_layer(const Node& node, std::size_t out, std::size_t in) {
   const Layout& l = layouts_[static_cast<std::size_t>(node.layer)];
   std::uint64_t arrived = 0;
   for (std::size_t k = out; k < in; ++k) {
@@ -222,7 +222,7 @@ void SymbolicGraph::differentiate_layer(const Node& node, std::size_t out, std::
 
 // y = x w + b: one gradient after the other, each with the saved tensor and workspace that it
 // needs.
-void SymbolicGraph::differentiate_product(const Node& node, std::size_t out, std::size_t in) {
+void GraphBackward::differentiate_product(const Node& node, std::size_t out, std::size_t in) {
   const LayerFacts& f = facts_->of(node.layer);
   const Layout& l = layouts_[static_cast<std::size_t>(node.layer)];
   const bool low = f.low_precision;
@@ -261,14 +261,7 @@ void SymbolicGraph::differentiate_product(const Node& node, std::size_t out, std
   }
 }
 
-std::int64_t SymbolicGraph::parameter_elements(int layer, int position) const {
-  const int p =
-      geometry_
-          ->layer_parameters[static_cast<std::size_t>(layer)][static_cast<std::size_t>(position)];
-  return geometry_->parameters[static_cast<std::size_t>(p)].shape.elements();
-}
-
-void SymbolicGraph::arrive(const SymbolicEdge& edge, SymbolicGradient gradient, int depth) {
+void GraphBackward::arrive(const SymbolicEdge& edge, SymbolicGradient gradient, int depth) {
   if (edge.slot >= 0) {
     add(slots_[static_cast<std::size_t>(edge.slot)], std::move(gradient));
   } else if (edge.leaf >= 0) {
@@ -279,7 +272,7 @@ void SymbolicGraph::arrive(const SymbolicEdge& edge, SymbolicGradient gradient, 
 }
 
 /// In place if nothing else holds the sum.
-void SymbolicGraph::add(SymbolicGradient& sum, SymbolicGradient gradient) {
+void GraphBackward::add(SymbolicGradient& sum, SymbolicGradient gradient) {
   if (!gradient) return;
   if (!sum) {
     sum = std::move(gradient);
@@ -289,7 +282,7 @@ void SymbolicGraph::add(SymbolicGradient& sum, SymbolicGradient gradient) {
   if (!sum.block.alone()) sum.block = heap_->allocate(sum.block.bytes());
 }
 
-void SymbolicGraph::accumulate(int leaf, int depth) {
+void GraphBackward::accumulate(int leaf, int depth) {
   {
     SymbolicGradient gradient = std::move(shares_of(leaf, depth).sum);
     const auto index = static_cast<std::size_t>(leaf);
@@ -306,7 +299,7 @@ void SymbolicGraph::accumulate(int leaf, int depth) {
 }
 
 /// The gradient in flight to a leaf. A parameter may have one in each of the nested backwards.
-SymbolicGraph::Leaf& SymbolicGraph::shares_of(int leaf, int depth) {
+GraphBackward::Leaf& GraphBackward::shares_of(int leaf, int depth) {
   const std::size_t parameters = geometry_->parameters.size();
   const auto index = static_cast<std::size_t>(leaf);
   if (depth == 0 || index >= parameters) return leaves_[index];

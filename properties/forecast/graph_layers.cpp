@@ -4,24 +4,13 @@
 #include <utility>
 
 #include "properties/case/policy.h"
-#include "properties/forecast/graph.h"
+#include "properties/forecast/graph_layers.h"
 
 namespace rematch {
 
-void SymbolicGraph::run_model(const std::vector<SymbolicValue>& inputs, Saving saving,
-                              std::vector<int>& executions, bool first) {
-  executions_ = &executions;
-  first_ = first;
-  hooks_.kind = saving == Saving::offloaded ? Hooks::Kind::offload : Hooks::Kind::none;
-  stack_ = inputs;
-  run_layers(0, static_cast<int>(layouts_.size()), segments_, true, 0);
-  hooks_ = {};
-  offload_source_.reset();
-}
-
 // `window` is where the values of the caller at hand begin on the stack; they reach to its top.
-void SymbolicGraph::run_layers(int begin, int end, std::span<const SegmentSpec> segments,
-                               bool records, std::size_t window) {
+void GraphLayers::run_layers(int begin, int end, std::span<const SegmentSpec> segments,
+                             bool records, std::size_t window) {
   int layer = begin;
   for (const SegmentSpec& segment : segments) {
     for (; layer < segment.begin && !stopped_; ++layer) run_layer(layer, records, window);
@@ -32,7 +21,7 @@ void SymbolicGraph::run_layers(int begin, int end, std::span<const SegmentSpec> 
   for (; layer < end && !stopped_; ++layer) run_layer(layer, records, window);
 }
 
-void SymbolicGraph::run_layer(int layer, bool records, std::size_t window) {
+void GraphLayers::run_layer(int layer, bool records, std::size_t window) {
   const auto index = static_cast<std::size_t>(layer);
   const Layout& l = layouts_[index];
   const int execution = (*executions_)[index]++;
@@ -55,12 +44,12 @@ void SymbolicGraph::run_layer(int layer, bool records, std::size_t window) {
   if (!stopped_) replace_window(window, results);
 }
 
-void SymbolicGraph::note_flags(int layer, std::size_t made) {
+void GraphLayers::note_flags(int layer, std::size_t made) {
   std::vector<bool>& flags = trace_->grad_flags[static_cast<std::size_t>(layer)];
   for (std::size_t i = made; i < made_.size(); ++i) flags.push_back(made_[i].requires_grad);
 }
 
-void SymbolicGraph::apply(int layer, bool records, std::size_t window, std::size_t made) {
+void GraphLayers::apply(int layer, bool records, std::size_t window, std::size_t made) {
   const Layout& l = layouts_[static_cast<std::size_t>(layer)];
   const LayerFacts& f = facts_->of(layer);
   for (std::size_t i = made; i < made_.size(); ++i) made_[i] = stack_[window];
@@ -91,7 +80,7 @@ void SymbolicGraph::apply(int layer, bool records, std::size_t window, std::size
 }
 
 /// A layer whose output lies in its operand's memory.
-void SymbolicGraph::apply_view(int layer, bool records, std::size_t made) {
+void GraphLayers::apply_view(int layer, bool records, std::size_t made) {
   const SymbolicEdge edge = records ? made_[made].gradient() : SymbolicEdge{};
   if (facts_->of(layer).saved > 0) {
     // In place: the very tensor, with a new history if anything is recorded.
@@ -112,8 +101,7 @@ void SymbolicGraph::apply_view(int layer, bool records, std::size_t made) {
   made_[made].edge = {node.first_slot, -1};
 }
 
-SymbolicValue SymbolicGraph::cast_operand(int layer, int position, bool records,
-                                          std::size_t window) {
+SymbolicValue GraphLayers::cast_operand(int layer, int position, bool records, std::size_t window) {
   const Layout& l = layouts_[static_cast<std::size_t>(layer)];
   const auto at = static_cast<std::size_t>(l.first_operand + position);
   const SymbolicValue given = stack_[window + static_cast<std::size_t>(operand_at_[at])];
@@ -122,7 +110,7 @@ SymbolicValue SymbolicGraph::cast_operand(int layer, int position, bool records,
 }
 
 /// The parameter itself, or, in a layer of low precision, its cast.
-SymbolicValue SymbolicGraph::cast_parameter(int layer, int position, bool records) {
+SymbolicValue GraphLayers::cast_parameter(int layer, int position, bool records) {
   const auto index = static_cast<std::size_t>(layer);
   const bool trains = layouts_[index].trains();
   const SymbolicValue parameter{constant_, trains, false, parameter_edge(layer, position, true)};
@@ -147,7 +135,7 @@ SymbolicValue SymbolicGraph::cast_parameter(int layer, int position, bool record
 }
 
 /// Pushes the layer's results: its outputs, its own tensors, then the state that it read.
-void SymbolicGraph::compute(int layer, std::size_t results) {
+void GraphLayers::compute(int layer, std::size_t results) {
   const bool reads = facts_->of(layer).state_bytes > 0;
   Block state = reads ? read_state(layer) : Block();
   if (!recall(layer)) make(layer, results);
@@ -156,7 +144,7 @@ void SymbolicGraph::compute(int layer, std::size_t results) {
 
 /// In a recomputation what its forward read, else a copy. It goes to the logs of all regions whose
 /// forwards run, up to the innermost recomputation.
-Block SymbolicGraph::read_state(int layer) {
+Block GraphLayers::read_state(int layer) {
   Block block;
   std::size_t from = readers_.size();
   while (from > 0 && !readers_[from - 1].replays) --from;
@@ -177,7 +165,7 @@ Block SymbolicGraph::read_state(int layer) {
 }
 
 /// Pushes the outputs and own tensors of the layer's kernel.
-void SymbolicGraph::make(int layer, std::size_t results) {
+void GraphLayers::make(int layer, std::size_t results) {
   const Layout& l = layouts_[static_cast<std::size_t>(layer)];
   const LayerFacts& f = facts_->of(layer);
   if (first_) trace_->computations[static_cast<std::size_t>(layer)] += f.ops;
@@ -205,8 +193,8 @@ void SymbolicGraph::make(int layer, std::size_t results) {
 }
 
 /// Makes the outputs the results of a node, if anything is to be recorded.
-void SymbolicGraph::record(int layer, std::size_t first_edge, std::size_t operands,
-                           std::size_t results, std::size_t made) {
+void GraphLayers::record(int layer, std::size_t first_edge, std::size_t operands,
+                         std::size_t results, std::size_t made) {
   const Edges edges = std::span(wanted_).subspan(first_edge);
   if (std::none_of(edges.begin(), edges.end(), [](const SymbolicEdge& e) { return e.needed(); })) {
     return;
@@ -250,7 +238,7 @@ void SymbolicGraph::record(int layer, std::size_t first_edge, std::size_t operan
   }
 }
 
-void SymbolicGraph::note_pattern(int layer, Edges edges) {
+void GraphLayers::note_pattern(int layer, Edges edges) {
   std::uint64_t pattern = 0;
   for (const SymbolicEdge& e : edges) pattern = pattern << 1 | (e.needed() ? 1 : 0);
   const auto index = static_cast<std::size_t>(layer);
@@ -262,7 +250,7 @@ void SymbolicGraph::note_pattern(int layer, Edges edges) {
 }
 
 /// Pushes what a policy kept of the layer; false: nothing.
-bool SymbolicGraph::recall(int layer) {
+bool GraphLayers::recall(int layer) {
   if (!recalls_ || policy_frame_ < 0) return false;
   for (int k = frames_[static_cast<std::size_t>(policy_frame_)].first_kept; k >= 0;
        k = kept_[static_cast<std::size_t>(k)].next) {
@@ -276,7 +264,7 @@ bool SymbolicGraph::recall(int layer) {
   return false;
 }
 
-void SymbolicGraph::keep(int layer, std::size_t results) {
+void GraphLayers::keep(int layer, std::size_t results) {
   if (recalls_ || policy_frame_ < 0) return;
   Frame& frame = frames_[static_cast<std::size_t>(policy_frame_)];
   if (!kept_by_policy(*case_, *frame.segment, layer)) return;
@@ -288,6 +276,19 @@ void SymbolicGraph::keep(int layer, std::size_t results) {
   }
   frame.first_kept = static_cast<int>(kept_.size());
   kept_.push_back(kept);
+}
+
+SymbolicEdge GraphLayers::parameter_edge(int layer, int position, bool records) const {
+  const auto index = static_cast<std::size_t>(layer);
+  if (!records || !layouts_[index].trains()) return {};
+  return {-1, geometry_->layer_parameters[index][static_cast<std::size_t>(position)]};
+}
+
+/// Replaces the values from `window` on by those from `by` on.
+void GraphLayers::replace_window(std::size_t window, std::size_t by) {
+  const std::size_t count = stack_.size() - by;
+  for (std::size_t i = 0; i < count; ++i) stack_[window + i] = std::move(stack_[by + i]);
+  stack_.resize(window + count);
 }
 
 }  // namespace rematch
