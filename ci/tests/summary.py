@@ -15,7 +15,6 @@ LAST_LINES = 20
 REASONS = (
     (r"no CUDA device was found", "no CUDA device was found"),
     (r"no Python (?:with it was found|for (\S+))", "a framework is not set up; ci/setup --frameworks all"),
-    (r"no chromium was found", "no chromium was found"),
     (r"skipped: (.+)", None),
 )
 

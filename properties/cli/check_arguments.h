@@ -24,7 +24,6 @@ struct CheckArguments {
   /// Folders of saved cases, beside the built-in one.
   std::vector<std::string> regressions;
   bool no_regressions = false;
-  bool corpus = false;
   bool keep_going = false;
   std::string junit;
   bool json = false;

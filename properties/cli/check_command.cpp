@@ -61,9 +61,6 @@ void check_results_options(const CheckArguments& a) {
   if (!a.shard.empty() && !a.junit.empty()) {
     throw UsageError("--junit is for `rematch merge`, which reports all parts");
   }
-  if (!a.shard.empty() && a.corpus) {
-    throw UsageError("--corpus is for `rematch merge`, which judges it once for all parts");
-  }
   if (!a.duration.empty()) {
     throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
   }
@@ -164,10 +161,6 @@ void add_saved_options(Command& command, CheckArguments& a) {
               "given several times");
   command.add_flag("--no-regressions", a.no_regressions,
                    "Skip the saved cases that come with rematch");
-  command.add_flag(
-      "--corpus", a.corpus,
-      "Judge some of the first 100,000 cases of the seed before the others: those that "
-      "have all their pairs of features");
 }
 
 void add_report_options(Command& command, CheckArguments& a) {

@@ -13,13 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const CorpusUse& use) {
-  return {{"cases", use.cases},
-          {"pairs", use.pairs},
-          {"judged", use.judged},
-          {"not_judged", use.not_judged}};
-}
-
 Json work_json(const CheckReport& r) {
   Json work;
   work["operations"] = per_case(r, operations_of(r.device_work));
@@ -65,7 +58,6 @@ std::string check_json(const CheckReport& r) {
   j["seed"] = r.seed;
   j["saved_cases"] = r.saved.judged;
   if (r.saved.not_judged > 0) j["saved_not_judged"] = r.saved.not_judged;
-  if (r.corpus) j["corpus"] = json_of(*r.corpus);
   j["cases"] = r.cases;
   j["structures"] = r.structures;
   j["structures_are_exact"] = r.structures_are_exact;

@@ -127,7 +127,6 @@ CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const Check
     report.results = a.results;
   }
   report.saved = outcome.saved;
-  if (a.corpus) report.corpus = outcome.corpus;
   report.cases = r.cases;
   report.structures = std::min(r.structures.count(), r.cases - r.not_judged);
   report.structures_are_exact = r.structures.is_exact();

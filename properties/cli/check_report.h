@@ -13,25 +13,13 @@
 
 namespace rematch::cli {
 
-/// What became of the corpus of a check.
-struct CorpusUse {
-  std::size_t cases = 0;
-  /// Pairs of features that these cases have.
-  std::size_t pairs = 0;
-  /// Cases that were judged, up to a violation.
-  std::size_t judged = 0;
-  /// Cases of these that the subject could not run.
-  std::uint64_t not_judged = 0;
-};
-
-/// What came of the regressions and the corpus, which a check judges before it hunts.
+/// What came of the regressions, which a check judges before it hunts.
 struct SavedCases {
-  /// Regressions.
   std::uint64_t judged = 0;
   /// The subject could not run these.
   std::uint64_t not_judged = 0;
   double seconds = 0;
-  /// By law, for regressions and corpus.
+  /// By law.
   std::vector<VerdictCounts> verdicts;
 };
 
@@ -39,7 +27,6 @@ struct SavedCases {
 struct CheckOutcome {
   HuntResult hunt;
   SavedCases saved;
-  CorpusUse corpus;
   std::vector<Report> reports;
   /// Errors of the check itself.
   std::vector<std::string> errors;
@@ -99,7 +86,6 @@ struct CheckReport {
   std::string results;
 
   SavedCases saved;
-  std::optional<CorpusUse> corpus;
   std::uint64_t cases = 0;
   /// Distinct models, plans and modes of the cases that were judged.
   std::uint64_t structures = 0;

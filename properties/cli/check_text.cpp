@@ -20,37 +20,18 @@ std::string paragraph(std::string_view text) {
   return lines;
 }
 
-/// The features one below the other, in so many columns of equal height.
-std::string feature_table(const std::vector<std::vector<std::string>>& cells, std::size_t columns) {
-  Table table({false, true, true, false, true, true});
-  const std::size_t height = (cells.size() + columns - 1) / columns;
-  std::vector<std::vector<std::string>> rows(height);
-  std::vector<std::string> head;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i % height == 0) head.insert(head.end(), {"feature", "cases", "floor"});
-    rows[i % height].insert(rows[i % height].end(), cells[i].begin(), cells[i].end());
-  }
-  table.add(head);
-  for (const std::vector<std::string>& row : rows) table.add(row);
-  return table.text();
-}
-
 std::string features_in_full(const CheckReport& r) {
   const double total = static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
-  std::vector<std::vector<std::string>> cells;
+  Table table({false, true, true});
+  table.add({"feature", "cases", "floor"});
   for (const CheckReport::FeatureLine& f : r.features) {
     if (f.cases == 0 && f.floor == 0) continue;
-    cells.push_back({std::string(f.name),
-                     fmt::format("{:.1f}%", 100 * static_cast<double>(f.cases) / total),
-                     f.floor > 0 ? fmt::format("{:.1f}%", 100 * f.floor) : "-"});
-  }
-  // Side by side where there is room.
-  std::string text = feature_table(cells, 2);
-  if (display_width(text.substr(0, text.find('\n'))) > terminal_width(1)) {
-    text = feature_table(cells, 1);
+    table.add({std::string(f.name),
+               fmt::format("{:.1f}%", 100 * static_cast<double>(f.cases) / total),
+               f.floor > 0 ? fmt::format("{:.1f}%", 100 * f.floor) : "-"});
   }
   return "Share of the cases that have each feature, and the least that the mix promises:\n" +
-         text + "\n";
+         table.text() + "\n";
 }
 
 /// After a finding the hunt ends early, so the frequencies say nothing.
@@ -209,14 +190,6 @@ std::string work_text(const CheckReport& r) {
   return text;
 }
 
-std::string corpus_text(const CheckReport& r) {
-  if (!r.corpus) return {};
-  return paragraph(
-      fmt::format("corpus: {} with {} of features; {} judged, of which {} could not be run",
-                  counted(r.corpus->cases, "case"), counted(r.corpus->pairs, "pair"),
-                  r.corpus->judged, r.corpus->not_judged));
-}
-
 std::string counts_text(const CheckReport& r) {
   const std::string checks =
       fmt::format("{} of {}", counted(r.checks(), "check"), counted(r.laws.size(), "law"));
@@ -232,7 +205,6 @@ std::string counts_text(const CheckReport& r) {
                                  counted(r.saved.judged, "saved case"), counted(r.cases, "case"),
                                  r.mix, r.seed, checks));
   }
-  text += corpus_text(r);
   if (r.saved.not_judged > 0) {
     text += fmt::format("{} could not be run\n", counted(r.saved.not_judged, "saved case"));
   }

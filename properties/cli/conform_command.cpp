@@ -13,7 +13,6 @@
 #include "properties/cli/page_files.h"
 #include "properties/cli/rare_entries.h"
 #include "properties/conform/causes.h"
-#include "properties/conform/changes.h"
 #include "properties/conform/page.h"
 #include "properties/conform/words.h"
 #include "properties/hunt/frameworks.h"
@@ -40,7 +39,6 @@ struct ConformArguments {
   std::string jobs;
   std::string limit;
   std::string out;
-  std::string against;
   std::vector<std::string> from;
   bool all = false;
   bool json = false;
@@ -239,7 +237,7 @@ void print_summary(const Page& page) {
   print_out(table.text() + "\n");
 }
 
-/// What a reader has to look at: problems, new divergences, what broke.
+/// What a reader has to look at: problems and new divergences.
 void print_news(const Page& page) {
   const Paint paint(colour_wanted(1));
   for (const Column& c : page.columns) {
@@ -254,12 +252,6 @@ void print_news(const Page& page) {
       print_out(fmt::format("{} {}: {} in {}\n  {}\n", paint.red("NEW"), c.subject, d.violation.law,
                             counted(d.cases, "case"), d.replay.empty() ? d.unshrunk : d.replay));
     }
-  }
-  for (const conform::Change& c : page.changes.value_or(std::vector<conform::Change>())) {
-    const std::string kind(conform::to_string(c.kind));
-    print_out(fmt::format("{} {}: {}\n",
-                          c.kind == conform::Change::Kind::broken ? paint.red(kind) : kind,
-                          c.subject, c.text));
   }
 }
 
@@ -289,7 +281,7 @@ int status_of(const Page& page, bool stale) {
     interrupted = interrupted || c.interrupted;
     is_short = is_short || !c.shortfalls.empty();
   }
-  if (s.fresh > 0 || s.broken > 0) return kBroken;
+  if (s.fresh > 0) return kBroken;
   if (interrupted) return kInterrupted;
   if (!judged) return kUsage;
   return is_short || stale ? kBroken : kHeld;
@@ -302,9 +294,6 @@ int conform_all(ConformArguments a) {
   check_python(subjects);
   (void)parse_mix(a.mix);
   prepare_threads(parse_jobs(a.jobs), a.quiet);
-  // Read before the hunts, which take long.
-  std::optional<Page> earlier;
-  if (!a.against.empty()) earlier = conform::page_from_json(text_in(a.against));
   if (!a.out.empty()) make_page_folders(a.out);
   Page page;
   if (a.from.empty()) {
@@ -329,7 +318,6 @@ int conform_all(ConformArguments a) {
       write_page(a.out, page);
     }
   }
-  if (earlier) page.changes = conform::changes_since(*earlier, page);
   write_page(a.out, page);
   if (a.json) {
     print_out(conform::page_json(page));
@@ -340,7 +328,7 @@ int conform_all(ConformArguments a) {
   const bool stale = print_unseen(page, a.quiet, a.json);
   if (!a.json && !a.quiet) {
     print_out(fmt::format("{}\npage: {}\n", conform::subtitle(page),
-                          (fs::path(a.out) / "conform.html").lexically_normal().string()));
+                          (fs::path(a.out) / "conform.md").lexically_normal().string()));
   }
   return status_of(page, stale);
 }
@@ -362,14 +350,12 @@ void declare_conform(Command& command) {
   command.add("--limit", a->limit, "TIME",
               "Longest that one run may take (default 60s; 600s for a subject that compiles)");
   command.add("--out", a->out, "DIR",
-              "Folder for conform.html, conform.md, conform.json, and the case and script of "
-              "each divergence (default: rematch-page, and none with --json)");
+              "Folder for conform.md, conform.json, and the case and script of each divergence "
+              "(default: rematch-page, and none with --json)");
   command.add(
       "--from", a->from, "FILE",
       "The conform.json of an earlier page, whose implementations are on this one, too; those "
       "that are named are judged again");
-  command.add("--against", a->against, "FILE",
-              "The conform.json of an earlier run: also say what was mended and what broke since");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.add_flag("--quiet", a->quiet, "Print only what is new, and errors");
   command.runs([a] { return conform_all(*a); });
@@ -379,12 +365,11 @@ void declare_conform(Command& command) {
 
 const CommandEntry conform_command{
     .name = "conform",
-    .summary = "Test several implementations, and write one page: who keeps which promise",
+    .summary = "Test several implementations, and write one page: who keeps which laws",
     .examples =
         "  rematch conform\n"
         "  rematch conform pytorch jax --out page\n"
-        "  rematch conform --from golden/conformance/conform.json --out page\n"
-        "  rematch conform --all --against page/conform.json --out new",
+        "  rematch conform --from golden/conformance/conform.json --out page",
     .declare = declare_conform,
 };
 

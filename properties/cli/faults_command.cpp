@@ -9,7 +9,6 @@
 #include "properties/case/nearest.h"
 #include "properties/cli/commands.h"
 #include "properties/cli/faults_report.h"
-#include "properties/cli/hidden_report.h"
 #include "properties/hunt/frameworks.h"
 #include "properties/output/terminal.h"
 
@@ -26,8 +25,6 @@ struct FaultsArguments {
   std::string jobs;
   std::string readme;
   std::string check;
-  bool matrix = false;
-  bool json = false;
 };
 
 std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
@@ -85,8 +82,8 @@ std::map<std::string, std::filesystem::path> all_profiles() {
   return files;
 }
 
-std::vector<HiddenReport> named_profiles(const std::vector<std::string>& names) {
-  std::vector<HiddenReport> reports;
+std::vector<ProfileReport> named_profiles(const std::vector<std::string>& names) {
+  std::vector<ProfileReport> reports;
   for (const std::string& name : names) {
     if (name == "all") {
       for (const auto& [label, file] : all_profiles()) {
@@ -102,20 +99,20 @@ std::vector<HiddenReport> named_profiles(const std::vector<std::string>& names) 
 }
 
 /// Whether the profiles hide faults, if the engine were their subject.
-int look_behind_profiles(const FaultsArguments& a, const std::vector<const Fault*>& chosen,
-                         const KillOptions& o, StatusLine& status) {
-  std::vector<HiddenReport> reports = named_profiles(a.profiles);
+int judge_by_profiles(const FaultsArguments& a, const std::vector<const Fault*>& chosen,
+                      const FaultHuntOptions& o, StatusLine& status) {
+  std::vector<ProfileReport> reports = named_profiles(a.profiles);
   std::vector<Profile> profiles;
   profiles.reserve(reports.size());
-  for (const HiddenReport& report : reports) profiles.push_back(report.known);
-  const auto sightings = look_for_faults(chosen, profiles, o);
+  for (const ProfileReport& report : reports) profiles.push_back(report.known);
+  auto by_profile = judge_faults_by(chosen, profiles, o);
   status.clear();
   std::size_t hidden = 0;
   for (std::size_t i = 0; i < reports.size(); ++i) {
-    reports[i].sightings = sightings[i];
+    reports[i].faults = std::move(by_profile[i]);
     hidden += reports[i].hidden();
   }
-  print_out(a.json ? json_of(reports).dump(2) + "\n" : text_of(reports));
+  print_out(text_of(reports));
   if (o.stop->load()) {
     print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
@@ -125,8 +122,8 @@ int look_behind_profiles(const FaultsArguments& a, const std::vector<const Fault
 
 int hunt_catalogue(const FaultsArguments& a) {
   using Clock = std::chrono::steady_clock;
-  KillReport report;
-  KillOptions& o = report.options;
+  FaultsReport report;
+  FaultHuntOptions& o = report.options;
   o.mix = parse_mix(a.mix);
   o.device = device_named(a.device);
   // Threads share the process's connections to the device, of which there are 8 by default.
@@ -148,24 +145,16 @@ int hunt_catalogue(const FaultsArguments& a) {
   if (!file.empty()) with_report(readme, "");
 
   const auto started = Clock::now();
-  StatusLine status(a.json);
-  const auto show = [&](const char* what) {
-    return [&status, &chosen, started, what](std::size_t done) {
-      const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
-      const double part = static_cast<double>(done) / static_cast<double>(chosen.size());
-      status.show(seconds, part, fmt::format("{} of {} {}", done, chosen.size(), what));
-    };
+  StatusLine status(false);
+  o.progress = [&](std::size_t done) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
+    const double part = static_cast<double>(done) / static_cast<double>(chosen.size());
+    status.show(seconds, part, fmt::format("{} of {} faults hunted", done, chosen.size()));
   };
-  o.progress = show("faults hunted");
-  if (!a.profiles.empty()) return look_behind_profiles(a, chosen, o, status);
-  report.kills = hunt_faults(chosen, o);
-  if (a.matrix) {
-    o.progress = show("faults, law by law");
-    report.matrix = laws_that_find(chosen, o);
-  }
+  if (!a.profiles.empty()) return judge_by_profiles(a, chosen, o, status);
+  report.faults = hunt_faults(chosen, o);
   status.clear();
-
-  print_out(a.json ? json_of(report).dump(2) + "\n" : text_of(report));
+  print_out(text_of(report));
   if (o.stop->load()) {
     print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
@@ -190,15 +179,11 @@ void declare_faults(Command& command) {
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--device", a->device, "DEVICE", "Device to run on: cpu or cuda");
   command.add("--jobs", a->jobs, "N", "Threads (default: all)");
-  const Option matrix =
-      command.add_flag("--matrix", a->matrix, "Also show which law finds which fault on its own");
   const Option profile =
-      command
-          .add("--profile", a->profiles, "PROFILE",
-               "Judge the faults by this profile, as if the engine were its subject: a name, a "
-               "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
-               "for more; may be given several times")
-          .excludes(matrix);
+      command.add("--profile", a->profiles, "PROFILE",
+                  "Judge the faults by this profile, as if the engine were its subject: a name, a "
+                  "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
+                  "for more; may be given several times");
   const Option readme = command
                             .add("--readme", a->readme, "FILE",
                                  "Write the table into this file, between its two markers")
@@ -208,7 +193,6 @@ void declare_faults(Command& command) {
       .excludes(readme)
       .excludes(one)
       .excludes(profile);
-  command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }
 
@@ -220,7 +204,6 @@ const CommandEntry faults_command{
     .examples =
         "  rematch faults\n"
         "  rematch faults --fault R1 --seeds 5\n"
-        "  rematch faults --matrix\n"
         "  rematch faults --profile pytorch",
     .declare = declare_faults,
 };

@@ -1,32 +1,40 @@
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "properties/hunt/kills.h"
+#include "properties/hunt/fault_hunts.h"
+#include "properties/hunt/faults_by_profile.h"
 
 namespace rematch::cli {
 
 /// What a run of the catalogue came to.
-struct KillReport {
-  KillOptions options;
-  std::vector<Kill> kills;
-  /// Empty unless asked for.
-  std::vector<LawsThatFind> matrix;
+struct FaultsReport {
+  FaultHuntOptions options;
+  std::vector<FaultHunts> faults;
 
-  std::size_t hunts() const;
   std::size_t survivors() const;
 };
 
-std::string text_of(const KillReport& report);
-/// The same as JSON, with every number behind the text.
-nlohmann::ordered_json json_of(const KillReport& report);
+std::string text_of(const FaultsReport& report);
 /// Tables of properties/faults/README.md: faults that are found, and those that are not run.
-std::string markdown_of(const KillReport& report);
+std::string markdown_of(const FaultsReport& report);
 
 /// `text` with what stands between the two marker lines replaced. Throws UsageError when it has
 /// none.
 std::string with_report(const std::string& text, const std::string& markdown);
+
+/// What one profile makes of the catalogue of faults.
+struct ProfileReport {
+  std::string profile;  ///< As it was named.
+  Profile known;
+  std::vector<FaultByProfile> faults;
+
+  /// Faults that the profile explains, though none of its entries says that it is that fault.
+  std::size_t hidden() const;
+};
+
+/// A table of every fault for each profile; of several profiles only what is not found as new.
+std::string text_of(const std::vector<ProfileReport>& reports);
 
 }  // namespace rematch::cli

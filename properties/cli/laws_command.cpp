@@ -17,7 +17,7 @@ int list_laws(const LawChoice& choice, bool json) {
       nlohmann::ordered_json reads = nlohmann::ordered_json::array();
       law.reads.for_each([&](Observable o) { reads.push_back(to_string(o)); });
       list.push_back({{"name", law.name},
-                      {"promise", to_string(law.promise)},
+                      {"topic", to_string(law.topic)},
                       {"statement", law.statement},
                       {"harm", law.harm},
                       {"reads", reads}});

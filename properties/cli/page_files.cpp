@@ -27,7 +27,6 @@ void write_page(const std::string& out, const Page& page) {
   if (out.empty()) return;
   write_text(fs::path(out) / "conform.json", conform::page_json(page));
   write_text(fs::path(out) / "conform.md", conform::page_markdown(page));
-  write_text(fs::path(out) / "conform.html", conform::page_html(page));
 }
 
 void put(Page& page, Column column) {

@@ -10,7 +10,7 @@ namespace rematch::cli {
 /// Makes the folders of a page. Throws UsageError.
 void make_page_folders(const std::string& out);
 
-/// Writes the three forms of a page into the folder `out`; empty: nothing.
+/// Writes both forms of a page into the folder `out`; empty: nothing.
 void write_page(const std::string& out, const conform::Page& page);
 
 /// Adds a column, in the place of one of the same name.

@@ -27,7 +27,6 @@ using Times = std::vector<std::int64_t>;
 struct PlanArguments {
   std::string file;
   std::string budget;
-  std::string segments;
   std::string time;
   std::string save;
   bool json = false;
@@ -206,11 +205,8 @@ int show_plan(const PlanArguments& a, const Case& c, const Times& times, const F
 int plan(const PlanArguments& a) {
   if (a.file.empty()) throw UsageError("expected a case file, FILE.json, got none");
   const Case c = load_case(a.file);
-  const std::uint64_t most =
-      a.segments.empty() ? kAnyNumber : parse_whole("--segments", a.segments, 0);
   const Times times = layer_times(a, c);
-  const Frontier frontier =
-      frontier_of(c, static_cast<int>(std::min<std::uint64_t>(most, kAnyNumber)), times);
+  const Frontier frontier = frontier_of(c, times);
   if (!frontier.exact) {
     print_error(
         "rematch: the forecast corrects the bytes that the search counted; promises hold, but a "
@@ -225,8 +221,6 @@ void declare_plan(Command& command) {
               "A case whose layers read each the one before; its own plan is not used");
   const Option budget = command.add("--budget", a->budget, "BYTES",
                                     "The most live bytes; without it, all best plans");
-  command.add("--segments", a->segments, "K",
-              "The most segments side by side; any number may nest");
   command.add(
       "--time", a->time, "measured|N,N,...",
       "Recompute the least time, not the fewest layers: as measured here in nanoseconds, or "

@@ -37,11 +37,6 @@ TEST_CASE("plan lists the best plans, runs the one for a budget, and saves it wi
   CHECK(plans.front()["plan"]["promise"]["recomputations"] == 0);
   const Json least = plans.back()["plan"]["promise"];
   CHECK(least["peak_bytes"] == 104);
-  CHECK(contains(run("plan case.json --segments 0", folder.path()).out, "plain"));
-  const Outcome few = run("plan case.json --segments 1 --json", folder.path());
-  for (const Json& p : Json::parse(few.out)["plans"]) {
-    CHECK(p["plan"].value("segments", Json::array()).size() <= 1);
-  }
   const Outcome one = run("plan case.json --json --budget 104 --save planned.json", folder.path());
   REQUIRE(one.status == 0);
   const Json planned = Json::parse(one.out);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "properties/cli/run_progress.h"
-#include "properties/hunt/corpus.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
 #include "properties/hunt/tally.h"
@@ -18,14 +17,10 @@
 namespace rematch::cli {
 namespace {
 
-/// A regression has a file; a case of the corpus has a number in the hunt instead.
 struct SavedCase {
   std::filesystem::path file;
   Case c;
-  std::optional<std::uint64_t> index = std::nullopt;
-  std::string name() const {
-    return index ? fmt::format("case {}", *index) : "saved case " + file.filename().string();
-  }
+  std::string name() const { return "saved case " + file.filename().string(); }
 };
 
 /// The folders of regressions: the one that comes with the program, and those that were named.
@@ -66,16 +61,6 @@ void load_regressions(const CheckArguments& a, const Scope& scope, CheckOutcome&
   }
 }
 
-/// Cases of the hunt itself, which are judged before it.
-void add_corpus(const HuntOptions& o, const Scope& scope, CheckOutcome& outcome,
-                std::vector<SavedCase>& saved) {
-  const auto generate = [&](std::uint64_t index) { return case_of(o, scope, index); };
-  const Corpus corpus = corpus_of(kCasesForCorpus, generate, o.jobs);
-  for (const CorpusCase& c : corpus) saved.push_back({{}, c.c, c.index});
-  outcome.corpus.cases = corpus.size();
-  outcome.corpus.pairs = pairs_of(corpus).size();
-}
-
 void count(const Tally& tally, SavedCases& saved) {
   saved.verdicts.resize(laws().size());
   for (std::size_t i = 0; i < saved.verdicts.size(); ++i) {
@@ -93,20 +78,19 @@ class Judging {
   /// Returns whether the next case is to be judged.
   bool judge(const SavedCase& saved) {
     progress_.note(saved.name());
-    ++(saved.index ? outcome_.corpus.judged : outcome_.saved.judged);
-    const std::uint64_t index = saved.index.value_or(0);
+    ++outcome_.saved.judged;
     if (!worker_) worker_ = restart_worker(o_);
     try {
-      const Tally tally = worker_->judge(index, saved.c);
+      const Tally tally = worker_->judge(0, saved.c);
       count(tally, outcome_.saved);
-      (saved.index ? outcome_.corpus.not_judged : outcome_.saved.not_judged) += tally.not_judged;
+      outcome_.saved.not_judged += tally.not_judged;
       if (tally.violating.empty()) return true;
       add(saved, shrunk(saved, tally.violating.front()));
     } catch (const WorkerLost& lost) {
       if (o_.stopped()) return false;
       // Of what is lost nothing may be left when the case is tried.
       worker_.reset();
-      const std::optional<Violation> violation = judge_alone(o_, index, saved.c);
+      const std::optional<Violation> violation = judge_alone(o_, 0, saved.c);
       if (!violation || !judges_survival(o_)) {
         outcome_.errors.push_back(fmt::format(
             "a worker was lost in {}, {}: {}", saved.name(),
@@ -114,21 +98,17 @@ class Judging {
             lost.what()));
         return false;
       }
-      add(saved, {*violation, index, saved.c, saved.c});
+      add(saved, {*violation, 0, saved.c, saved.c});
     }
     return a_.keep_going;
   }
 
  private:
-  std::string unshrunk_line(const SavedCase& saved) const {
-    return saved.index ? numbered_line(a_, o_.seed, *saved.index)
-                       : replay_line(a_.subject, saved.file);
-  }
-
   Finding shrunk(const SavedCase& saved, const ViolatingCase& violating) {
     // Printed at once, so that the case can be replayed even if shrinking is interrupted.
     print_error(fmt::format("{} violates {}; shrinking it. To replay it unshrunk: {}\n",
-                            saved.name(), violating.violation.law, unshrunk_line(saved)));
+                            saved.name(), violating.violation.law,
+                            replay_line(a_.subject, saved.file)));
     progress_.note("shrinking " + saved.name());
     Finding as_it_was{violating.violation, violating.index, violating.c, violating.c};
     try {
@@ -147,15 +127,13 @@ class Judging {
 
   void add(const SavedCase& saved, const Finding& finding) {
     Report report = report_of(a_, o_.seed, finding, outcome_.hunt.versions);
-    if (!saved.index) {
-      const bool is_smallest = finding.smallest == finding.original;
-      report.saved_case = saved.file;
-      report.file = is_smallest ? saved.file
-                                : a_.save_folder() / file_name(a_.subject.name, finding,
-                                                               saved.file.stem().string());
-      report.again = replay_line(a_.subject, report.file);
-      report.unshrunk = is_smallest ? "" : unshrunk_line(saved);
-    }
+    const bool is_smallest = finding.smallest == finding.original;
+    report.saved_case = saved.file;
+    report.file = is_smallest ? saved.file
+                              : a_.save_folder() /
+                                    file_name(a_.subject.name, finding, saved.file.stem().string());
+    report.again = replay_line(a_.subject, report.file);
+    report.unshrunk = is_smallest ? "" : replay_line(a_.subject, saved.file);
     add_report(std::move(report), outcome_.reports);
   }
 
@@ -180,13 +158,12 @@ Report report_of(const CheckArguments& a, std::uint64_t seed, const Finding& f,
 }
 
 void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
-  if (a.no_regressions && a.regressions.empty() && !a.corpus) return;
+  if (a.no_regressions && a.regressions.empty()) return;
   using Clock = std::chrono::steady_clock;
   std::unique_ptr<Worker> worker = make_worker(o);
   outcome.hunt.versions = worker->versions();
   std::vector<SavedCase> saved;
   load_regressions(a, worker->scope(), outcome, saved);
-  if (a.corpus) add_corpus(o, worker->scope(), outcome, saved);
   const Clock::time_point begin = Clock::now();
   Judging judging(a, o, std::move(worker), outcome);
   for (const SavedCase& s : saved) {

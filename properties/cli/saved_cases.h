@@ -5,8 +5,8 @@
 
 namespace rematch::cli {
 
-/// Judges the regressions, then the corpus, up to the first violation, or all if the check keeps
-/// going, and shrinks what violates a law.
+/// Judges the regressions up to the first violation, or all if the check keeps going, and shrinks
+/// what violates a law.
 void judge_saved_cases(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome);
 
 /// The report of a finding of the hunt.

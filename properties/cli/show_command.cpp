@@ -8,7 +8,6 @@
 #include "properties/cli/commands.h"
 #include "properties/cli/finding.h"
 #include "properties/cli/run_progress.h"
-#include "properties/cli/snapshot.h"
 #include "properties/cli/timeline.h"
 #include "properties/hunt/replay.h"
 #include "properties/output/terminal.h"
@@ -22,7 +21,6 @@ struct ShowArguments {
   CaseChoice choice;
   SubjectChoice subject;
   std::string svg;
-  std::string snapshot;
   bool json = false;
 };
 
@@ -63,24 +61,13 @@ int show(const ShowArguments& a) {
     RunProgress progress(a.json);
     r = replay(c, *subject, failure_laws(), [&](std::string_view run) { progress.note(run); });
   }
-  const std::pair<std::string_view, const std::string&> files[] = {{"--svg", a.svg},
-                                                                   {"--snapshot", a.snapshot}};
-  for (const auto& [option, file] : files) {
-    std::error_code ignored;
-    if (!file.empty() && std::filesystem::equivalent(file, a.choice.file, ignored)) {
-      throw UsageError(fmt::format("{}: {} is the case itself; name another file", option, file));
-    }
-  }
   if (!a.svg.empty()) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(a.svg, a.choice.file, ignored)) {
+      throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
+    }
     write_text(a.svg, svg(a.choice.name(), memory_charts(r.seen.plain, r.seen.checkpointed)),
                "--svg");
-  }
-  if (!a.snapshot.empty()) {
-    if (r.seen.plain.timeline.empty()) {
-      throw UsageError(fmt::format("--snapshot: {} does not record its bytes over time",
-                                   subject->declares().name));
-    }
-    write_text(a.snapshot, memory_snapshot(c, r.seen.plain, r.seen.checkpointed), "--snapshot");
   }
   const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {
@@ -141,12 +128,6 @@ int show(const ShowArguments& a) {
         bytes_text(bytes.pool_reserved_peak)));
   }
   if (!a.svg.empty()) print_out(fmt::format("picture written to {}\n", a.svg));
-  if (!a.snapshot.empty()) {
-    print_out(fmt::format(
-        "snapshot written to {}; pytorch.org/memory_viz shows it: device 0 is the plain run, "
-        "device 1 the checkpointed one\n",
-        a.snapshot));
-  }
   return status;
 }
 
@@ -155,8 +136,6 @@ void declare_show(Command& command) {
   a->choice.add_options(command);
   a->subject.add_options(command);
   command.add("--svg", a->svg, "FILE", "Also draw the bytes over time into this file");
-  command.add("--snapshot", a->snapshot, "FILE",
-              "Also write both runs' memory for PyTorch's viewer");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return show(*a); });
 }
@@ -168,8 +147,7 @@ const CommandEntry show_command{
     .summary = "Show a case: the model, the plan, and its bytes over time",
     .examples =
         "  rematch show --seed 1 --case 42\n"
-        "  rematch show FINDING.json --svg bytes.svg\n"
-        "  rematch show FINDING.json --snapshot bytes.pickle",
+        "  rematch show FINDING.json --svg bytes.svg",
     .declare = declare_show,
 };
 

@@ -342,12 +342,6 @@ TEST_CASE("a replay of a subject that records no bytes over time has no empty ch
     CHECK_FALSE(contains(o.out, "nothing was recorded"));
     CHECK_FALSE(contains(o.out, "peak 0 B"));
   }
-  const Outcome snapshot = run(
-      std::string("show --seed 1 --case 3 --snapshot a.pickle --subject ") + kServe, folder.path());
-  INFO(snapshot.out);
-  CHECK(snapshot.status == 2);
-  CHECK(contains(snapshot.out, "does not record its bytes over time"));
-  CHECK_FALSE(std::filesystem::exists(folder.path() / "a.pickle"));
 }
 
 TEST_CASE("a script or a report that was written is a success, whatever the verdict") {

@@ -76,16 +76,16 @@ Harm Divergence::harm() const {
     const Law* law = find_law(name);
     if (law == nullptr) continue;
     Harm harm = Harm::silent;
-    switch (law->promise) {
-      case Promise::errors:
-      case Promise::survival:
+    switch (law->topic) {
+      case Topic::errors:
+      case Topic::survival:
         harm = Harm::loud;
         break;
-      case Promise::recomputation:
-      case Promise::memory:
+      case Topic::recomputation:
+      case Topic::memory:
         harm = Harm::cost;
         break;
-      case Promise::own:
+      case Topic::own:
         harm = Harm::own;
         break;
       default:
@@ -106,10 +106,10 @@ std::uint64_t Divergence::wrong_gradients() const {
   return most;
 }
 
-PromiseCell Column::cell_of(Promise promise) const {
-  PromiseCell of;
+TopicCell Column::cell_of(Topic topic) const {
+  TopicCell of;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (laws()[i].promise != promise) continue;
+    if (laws()[i].topic != topic) continue;
     const Cell& cell = cells[i];
     const std::uint64_t violating = cell.mark() > Mark::kept ? cell.of(cell.mark()) : 0;
     if (cell.mark() > of.mark) {

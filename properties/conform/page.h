@@ -76,8 +76,8 @@ struct Divergence {
   std::uint64_t wrong_gradients() const;
 };
 
-/// The cells of all laws of one promise: the worst mark, and the most cases that one law has.
-struct PromiseCell {
+/// The cells of all laws of one topic: the worst mark, and the most cases that one law has.
+struct TopicCell {
   Mark mark = Mark::not_applicable;
   std::uint64_t violating = 0;  ///< Cases with that mark, where it is that of a violation.
   std::uint64_t judged = 0;
@@ -107,28 +107,15 @@ struct Column {
 
   /// The subject's name up to its first colon.
   std::string framework() const { return subject.substr(0, subject.find(':')); }
-  PromiseCell cell_of(Promise promise) const;
+  TopicCell cell_of(Topic topic) const;
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
-};
-
-/// A difference from an earlier page, in a sentence.
-struct Change {
-  enum class Kind : std::uint8_t { broken, mended, other };
-  Kind kind = Kind::other;
-  std::string subject;
-  std::string text;
 };
 
 struct Page {
   std::uint64_t seed = 0;
   std::string mix;
   std::vector<Column> columns;
-  /// nullopt: no earlier page was given.
-  std::optional<std::vector<Change>> changes;
 };
-
-/// "broken", "mended", "other".
-std::string_view to_string(Change::Kind kind);
 
 /// The column of a hunt with keep_going. Files and command lines are left to whoever writes them.
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result);
@@ -138,10 +125,8 @@ std::string short_versions(const Versions& versions);
 
 std::string page_json(const Page& page);
 /// The page that page_json() wrote. Throws std::invalid_argument with the place where the text is
-/// no such page. Laws that are gone are left out, and changes are.
+/// no such page. Laws that are gone are left out.
 Page page_from_json(std::string_view text);
 std::string page_markdown(const Page& page);
-/// One page that needs nothing but itself and the files that it links to: no network, no script.
-std::string page_html(const Page& page);
 
 }  // namespace rematch::conform

@@ -88,31 +88,13 @@ std::string text_of(const Column& column) {
 
 }  // namespace
 
-std::string_view to_string(Change::Kind kind) {
-  switch (kind) {
-    case Change::Kind::broken:
-      return "broken";
-    case Change::Kind::mended:
-      return "mended";
-    case Change::Kind::other:
-      return "other";
-  }
-  return "?";
-}
-
 std::string page_json(const Page& page) {
   std::string text = on_one_line({{"format", 2}, {"seed", page.seed}, {"mix", page.mix}});
   text = with_list(std::move(text), "laws", laws(), [](const Law& law) {
     return on_one_line(
-        {{"name", law.name}, {"promise", to_string(law.promise)}, {"statement", law.statement}});
+        {{"name", law.name}, {"topic", to_string(law.topic)}, {"statement", law.statement}});
   });
-  text = with_list(std::move(text), "subjects", page.columns, text_of);
-  if (page.changes) {
-    text = with_list(std::move(text), "changes", *page.changes, [](const Change& c) {
-      return on_one_line({{"kind", to_string(c.kind)}, {"subject", c.subject}, {"text", c.text}});
-    });
-  }
-  return text + "\n";
+  return with_list(std::move(text), "subjects", page.columns, text_of) + "\n";
 }
 
 }  // namespace rematch::conform

@@ -73,19 +73,19 @@ std::string table_of_causes(const std::vector<Cause>& causes, Mark from, Mark to
   return "| framework | when | cases with a wrong gradient |\n|---|---|---|\n" + rows + "\n";
 }
 
-std::string promise_table(const Page& page) {
+std::string topic_table(const Page& page) {
   std::string head = "| implementation | structures |";
   std::string line = "|---|---|";
-  for (std::size_t p = 0; p < kPromiseCount; ++p) {
-    head += fmt::format(" {} |", to_string(static_cast<Promise>(p)));
+  for (std::size_t p = 0; p < kTopicCount; ++p) {
+    head += fmt::format(" {} |", to_string(static_cast<Topic>(p)));
     line += "---|";
   }
   std::string out = head + "\n" + line + "\n";
   for (const Column* c : in_order(page)) {
     if (c->cells.empty()) continue;
     out += fmt::format("| {} | {} |", plain(c->subject), number(c->structures));
-    for (std::size_t p = 0; p < kPromiseCount; ++p) {
-      const PromiseCell cell = c->cell_of(static_cast<Promise>(p));
+    for (std::size_t p = 0; p < kTopicCount; ++p) {
+      const TopicCell cell = c->cell_of(static_cast<Topic>(p));
       const std::string text = cell_text(cell);
       out += cell.mark == Mark::fresh ? fmt::format(" **{}** |", text) : fmt::format(" {} |", text);
     }
@@ -135,27 +135,19 @@ std::string entries(const Page& page, const std::vector<Cause>& causes) {
 std::string page_markdown(const Page& page) {
   const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
-  if (page.changes) {
-    out += "## Since the earlier page\n\n";
-    if (page.changes->empty()) out += "Nothing changed.\n";
-    for (const Change& c : *page.changes) {
-      out += fmt::format("- {}: **{}**: {}\n", to_string(c.kind), plain(c.subject), plain(c.text));
-    }
-    out += "\n";
-  }
   out +=
       "## Silently wrong gradients\n\n"
       "No error and no warning, and yet a gradient differs from the one without a checkpoint, or "
       "is\n"
       "missing. A row is one cause in one framework.\n\n";
   out += table_of_causes(causes, Mark::known, Mark::fresh);
-  out += "## Which implementation keeps which promise\n\n" + promise_table(page);
+  out += "## Which laws each implementation keeps\n\n" + topic_table(page);
   for (std::size_t i = kMarks; i-- > 0;) {
     const auto mark = static_cast<Mark>(i);
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
   out += fmt::format(
-      "\nA number behind \"kept\" or \"too few\" counts the structures that the law of the promise "
+      "\nA number behind \"kept\" or \"too few\" counts the structures that the law of the topic "
       "judged that\njudged most; `{}` has every law by itself.\n\n",
       "conform.json");
   out += not_judged(page);

@@ -41,26 +41,6 @@ HuntOptions hunt_of_updates(bool known) {
   return o;
 }
 
-/// The first tag that is not closed as it was opened; empty if there is none.
-std::string unbalanced(const std::string& html) {
-  std::vector<std::string> open;
-  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
-    const std::size_t end = html.find('>', at);
-    if (end == std::string::npos) return html.substr(at, 40);
-    const std::string tag = html.substr(at + 1, end - at - 1);
-    const std::string name = tag.substr(0, tag.find_first_of(" \n"));
-    if (name == "!DOCTYPE" || name == "meta") continue;
-    if (name.front() != '/') {
-      open.push_back(name);
-    } else if (open.empty() || open.back() != name.substr(1)) {
-      return tag;
-    } else {
-      open.pop_back();
-    }
-  }
-  return open.empty() ? "" : open.back();
-}
-
 }  // namespace
 
 TEST_CASE("a mark is the worst of what the cases show") {
@@ -113,20 +93,13 @@ TEST_CASE("equal hunts give equal pages, but for times") {
     Page p;
     p.columns = {column_of("mine", o, hunt(o))};
     p.columns[0].seconds = 1;
-    return page_json(p) + page_html(p) + page_markdown(p);
+    return page_json(p) + page_markdown(p);
   };
   CHECK(page(1) == page(2));
 }
 
-TEST_CASE("every format says what each implementation does with each law") {
+TEST_CASE("both forms of a page say what each implementation does with each law") {
   const Page page = example_page();
-  const std::string html = page_html(page);
-  CHECK(unbalanced(html).empty());
-  CHECK(contains(html, "new 40 of 1,000"));
-  CHECK(contains(html, "not judged"));
-  CHECK(contains(html, "<a href=\"https://example.org/1\">"));
-  CHECK(contains(html, "<a href=\"scripts/one-slow.py\">"));
-  CHECK(contains(html, "ci/setup --frameworks missing"));
   const std::string markdown = page_markdown(page);
   CHECK(contains(markdown, "| one | 900 | **new 40 of 1,000** | n/a |"));
   CHECK(contains(markdown, "- kept: the same in all cases that were judged"));
@@ -144,23 +117,12 @@ TEST_CASE("every format says what each implementation does with each law") {
 }
 
 TEST_CASE("the JSON has one law or divergence a line, and a line for each implementation") {
-  Page page = example_page();
-  page.changes = {{Change::Kind::broken, "one", "two\nlines"}};
+  const Page page = example_page();
   const std::string json = page_json(page);
-  // The line of the page, and the names of its three lists.
+  // The line of the page, and the names of its two lists.
   CHECK(static_cast<std::size_t>(std::count(json.begin(), json.end(), '\n')) ==
-        4 + laws().size() + 2 * page.columns.size() + page.columns[0].divergences.size() + 1);
+        3 + laws().size() + 2 * page.columns.size() + page.columns[0].divergences.size());
   CHECK(contains(json, "\n{\"id\":\"slow\",\"mark\":\"known\",\"cases\":60,"));
-  CHECK(nlohmann::json::parse(json)["changes"][0]["text"] == "two\nlines");
-}
-
-TEST_CASE("a page loads nothing, and a law that no implementation shows has no row") {
-  const std::string html = page_html(example_page());
-  for (const char* loads : {"<script", "<link", "<img", "@import", "url(", "<iframe"}) {
-    CHECK_FALSE(contains(html, loads));
-  }
-  CHECK_FALSE(contains(html, "law-cross-device"));
-  CHECK_FALSE(contains(html, "id=\"law-input-gradients\""));
 }
 
 TEST_CASE("no text of a subject or a profile becomes markup") {
@@ -181,12 +143,6 @@ TEST_CASE("no text of a subject or a profile becomes markup") {
       d.replay = d.unshrunk = hostile;
     }
   }
-  page.changes = {{Change::Kind::broken, hostile, hostile}};
-  const std::string html = page_html(page);
-  CHECK(unbalanced(html).empty());
-  CHECK_FALSE(contains(html, "<script"));
-  CHECK_FALSE(contains(html, "href=\"javascript"));
-  CHECK(contains(html, "&lt;script&gt;"));
   const std::string markdown = page_markdown(page);
   CHECK_FALSE(contains(markdown, "\n# no"));
   // In code and in the words of a case, markup is none.
@@ -216,7 +172,7 @@ TEST_CASE("a law that judged few structures is not called kept") {
   Cell& outputs = page.columns[0].cells[law("survives")];
   outputs.structures = kFewStructures - 1;
   CHECK(outputs.mark() == Mark::too_few);
-  CHECK(page.columns[0].cell_of(Promise::survival).mark == Mark::too_few);
+  CHECK(page.columns[0].cell_of(Topic::survival).mark == Mark::too_few);
   CHECK(contains(page_markdown(page), "| too few 99 |"));
   outputs.structures = kFewStructures;
   CHECK(outputs.mark() == Mark::kept);

@@ -23,11 +23,6 @@ Summary summary_of(const Page& page) {
     }
     if (!c.problem.empty() || !c.shortfalls.empty()) ++s.problems;
   }
-  if (page.changes) {
-    s.broken = static_cast<std::uint64_t>(
-        std::count_if(page.changes->begin(), page.changes->end(),
-                      [](const Change& c) { return c.kind == Change::Kind::broken; }));
-  }
   return s;
 }
 
@@ -81,7 +76,7 @@ std::string meaning_of(Mark mark) {
   return {};
 }
 
-std::string cell_text(const PromiseCell& cell) {
+std::string cell_text(const TopicCell& cell) {
   const std::string mark(to_string(cell.mark));
   if (cell.mark > Mark::kept) {
     return fmt::format("{} {} of {}", mark, number(cell.violating), number(cell.judged));
@@ -123,12 +118,6 @@ std::string hunt_text(const Column& c) {
 
 std::string list_text(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
-}
-
-bool is_shown(const Page& page, std::size_t law) {
-  return std::any_of(page.columns.begin(), page.columns.end(), [law](const Column& c) {
-    return !c.cells.empty() && c.cells[law].mark() > Mark::not_observed;
-  });
 }
 
 }  // namespace rematch::conform

@@ -17,7 +17,6 @@ struct Summary {
   std::uint64_t not_promised = 0;
   /// Subjects that were not judged, or not as they should have been.
   std::uint64_t problems = 0;
-  std::uint64_t broken = 0;
 };
 Summary summary_of(const Page& page);
 
@@ -25,16 +24,13 @@ Summary summary_of(const Page& page);
 std::string headline(const Page& page);
 std::string subtitle(const Page& page);
 std::string meaning_of(Mark mark);
-/// The mark of a promise and what it rests on: "kept 512", "known 42 of 1,000", "too few 12".
-std::string cell_text(const PromiseCell& cell);
+/// The mark of a topic and what it rests on: "kept 512", "known 42 of 1,000", "too few 12".
+std::string cell_text(const TopicCell& cell);
 /// The columns in the order of a page: by framework, those that most people use first.
 std::vector<const Column*> in_order(const Page& page);
 /// Cases, rate and versions of one hunt.
 std::string hunt_text(const Column& column);
 /// Names in one line.
 std::string list_text(const std::vector<std::string>& names);
-
-/// Whether any subject shows what the law reads: on a page of CPUs, no law about devices.
-bool is_shown(const Page& page, std::size_t law);
 
 }  // namespace rematch::conform

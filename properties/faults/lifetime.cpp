@@ -192,7 +192,7 @@ class KeepsFirstResult final : public Spy {
   Tensor& kept_;
 };
 
-struct OffTapeStash {
+struct StashBesideTheGraph {
   Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
     auto kept = std::make_shared<Tensor>();
     return checkpoint(around(
@@ -314,7 +314,7 @@ std::span<const Fault> lifetime_faults() {
       Fault{"L8", "A second backward finds the first one's recomputation, already used up.",
             "state-spaces/mamba#909", with_mechanics<OneRecomputationForAll>},
       Fault{"L9", "A result is kept outside the graph, where nothing manages it.",
-            "bitsandbytes-foundation/bitsandbytes#2034", with_checkpoint<OffTapeStash>},
+            "bitsandbytes-foundation/bitsandbytes#2034", with_checkpoint<StashBesideTheGraph>},
       Fault{"L10",
             "A recomputation ends when its last tensor is saved, before that tensor is filled.",
             "pytorch/pytorch#193671", with_checkpoint<SavedBeforeFilled>},

@@ -11,18 +11,18 @@
 #include <utility>
 #include <vector>
 
-#include "properties/hunt/kills.h"
+#include "properties/hunt/fault_hunts.h"
 
 namespace rematch {
 
-inline bool stopped(const KillOptions& options) {
+inline bool stopped(const FaultHuntOptions& options) {
   return options.stop != nullptr && options.stop->load();
 }
 
 /// One result for each fault, in their order, made on `jobs` threads.
 template <class Result, class Make>
 std::vector<Result> for_each_fault(const std::vector<const Fault*>& faults,
-                                   const KillOptions& options, Make make) {
+                                   const FaultHuntOptions& options, Make make) {
   std::vector<Result> results(faults.size());
   std::atomic<std::size_t> next{0};
   std::mutex mutex;

@@ -89,13 +89,4 @@ TEST_CASE("its fault is found, and shrinks without leaving what it implements") 
   CHECK(Narrow(true).declares().scope.features.contains_all(features));
 }
 
-TEST_CASE("a mix of which a subject implements no case is refused, with what is missing") {
-  try {
-    hunt(hunt_of(false, Mix::standard));
-    FAIL("no error");
-  } catch (const std::invalid_argument& error) {
-    CHECK(std::string(error.what()).find("sequential") != std::string::npos);
-  }
-}
-
 }  // namespace rematch

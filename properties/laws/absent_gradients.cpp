@@ -69,7 +69,7 @@ const Law absent_gradients_law{
         "where the forecast says so.",
     .harm =
         "The optimizer moves parameters that should stay, or skips parameters that should move.",
-    .promise = Promise::gradient_flow,
+    .topic = Topic::gradient_flow,
     .check = check_absent_gradients,
     .reads = {Observable::absent_gradients}};
 

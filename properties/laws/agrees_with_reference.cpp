@@ -103,7 +103,7 @@ const Law agrees_with_reference_law{
     .harm =
         "The framework computes something else than the model says, with and without checkpointing "
         "alike.",
-    .promise = Promise::numbers,
+    .topic = Topic::numbers,
     .check = check_agrees_with_reference,
     .reads = {},
     .extra_runs = {ExtraRun::reference},

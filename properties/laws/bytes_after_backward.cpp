@@ -92,7 +92,7 @@ const Law bytes_after_backward_law{
         "leaves what the forward left. Where a forward has several backwards, the last one "
         "releases its own graph and everything that only this graph still held.",
     .harm = "Memory leaks from step to step until the run is out of memory.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_bytes_after_backward,
     .reads = {Observable::saved_bytes, Observable::released_bytes},
     .applies = applies_bytes_after_backward};

@@ -394,7 +394,7 @@ const Law collectives_law{
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "
         "sharding promises, hangs, or trains on gradients of one device.",
-    .promise = Promise::recomputation,
+    .topic = Topic::recomputation,
     .check = check_collectives,
     .reads = {Observable::collectives},
     .applies = applies_collectives};

@@ -29,7 +29,7 @@ const Law cross_device_law{
         "Each layer, run alone, gives the same result on a device as on the host: the same bits, "
         "or values within the error bound of its sums where a library chooses their order.",
     .harm = "A model gives other results on the device than on the host.",
-    .promise = Promise::numbers,
+    .topic = Topic::numbers,
     .check = check_cross_device,
     .reads = {Observable::host_agreement},
     .extra_runs = {ExtraRun::layers}};

@@ -32,7 +32,7 @@ const Law derivatives_law{
     .name = kDerivatives,
     .statement = "In float64, the gradients agree with a difference quotient of the loss.",
     .harm = "Gradients are wrong with and without checkpointing alike.",
-    .promise = Promise::numbers,
+    .topic = Topic::numbers,
     .check = check_derivatives,
     .reads = {Observable::displacement, Observable::outputs, Observable::losses,
               Observable::input_gradients, Observable::parameter_gradients},

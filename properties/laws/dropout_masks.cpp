@@ -169,7 +169,7 @@ const Law dropout_masks_law{
         "A recomputation of a random layer draws what its forward drew, and every forward draws "
         "what the plain run drew.",
     .harm = "Forward and backward use different dropout masks, so gradients are silently wrong.",
-    .promise = Promise::randomness,
+    .topic = Topic::randomness,
     .check = check_dropout_masks,
     .reads = {Observable::draws},
     .applies = applies_dropout_masks};

@@ -27,7 +27,7 @@ const Law errors_law{
         "The checkpointed run raises no error that the plain run does not raise, except that a "
         "determinism check on values may notice a recomputation without random state.",
     .harm = "Training stops with an error that does not occur without checkpointing.",
-    .promise = Promise::errors,
+    .topic = Topic::errors,
     .check = check_errors,
     .reads = {},
     .judges_failures = true};

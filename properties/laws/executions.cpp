@@ -64,7 +64,7 @@ const Law executions_law{
     .harm =
         "Training is slower than promised, or a recomputation that the memory plan counts on does "
         "not happen.",
-    .promise = Promise::recomputation,
+    .topic = Topic::recomputation,
     .check = check_executions,
     .reads = {Observable::executions},
     .applies = applies_executions};

@@ -83,7 +83,7 @@ const Law held_at_most_law{
         "layers in segments save there, plus the segments' inputs and what a policy may keep. "
         "After a backward and after a step, no more is held than in the plain run.",
     .harm = "Checkpointing saves less memory than promised, or memory leaks from step to step.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_held_at_most,
     .reads = {Observable::held_bytes},
     .applies = applies_held_at_most};

@@ -150,7 +150,7 @@ const Law held_in_backward_law{
         "than in the plain run, minus what segments before it drop, plus their inputs and what a "
         "policy may keep: what was recomputed is gone once it was read.",
     .harm = "Several segments are alive at once, so the peak of memory is higher than planned.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_held_in_backward,
     .reads = {Observable::held_bytes, Observable::held_layers},
     .applies = applies_held_in_backward};

@@ -37,7 +37,7 @@ const Law hooks_law{
         "every reentrant region that accumulates into it separately.",
     .harm =
         "Gradient hooks (clipping, reduction between devices, logging) act twice or not at all.",
-    .promise = Promise::gradient_flow,
+    .topic = Topic::gradient_flow,
     .check = check_hooks,
     .reads = {Observable::hooks},
     .applies = applies_hooks};

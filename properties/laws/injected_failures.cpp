@@ -47,7 +47,7 @@ const Law injected_failures_law{
     .harm =
         "A change that invalidates the recomputation goes unnoticed and gradients are silently "
         "wrong, or memory and settings leak after an error.",
-    .promise = Promise::errors,
+    .topic = Topic::errors,
     .check = check_injected_failures,
     .reads = {Observable::injected_failures},
     .applies = applies_injected_failures};

@@ -50,7 +50,7 @@ const Law last_segment_law{
         "The last segment of a sequential plan (floor(n / k) layers plus the remainder) is stored: "
         "it runs once and is never recomputed.",
     .harm = "Training is slower than promised: the last segment is computed twice.",
-    .promise = Promise::recomputation,
+    .topic = Topic::recomputation,
     .check = check_last_segment,
     .reads = {Observable::executions},
     .applies = applies_last_segment};

@@ -83,9 +83,9 @@ struct Violation {
   std::vector<Site> sites = {};
 };
 
-/// Something that a user counts on. Each law belongs to one; a page of implementations has a column
+/// What laws are about. Each law belongs to one; a page of implementations has a column
 /// for each.
-enum class Promise : std::uint8_t {
+enum class Topic : std::uint8_t {
   numbers,
   randomness,
   state,
@@ -94,12 +94,12 @@ enum class Promise : std::uint8_t {
   memory,
   errors,
   survival,
-  own,  ///< A statement of the subject that no other promise covers.
+  own,  ///< A statement of the subject that no other topic covers.
 };
-inline constexpr std::size_t kPromiseCount = static_cast<std::size_t>(Promise::own) + 1;
+inline constexpr std::size_t kTopicCount = static_cast<std::size_t>(Topic::own) + 1;
 /// "numbers", "masks and random state", "state", "absent gradients and hooks", "recomputation",
 /// "memory", "errors and failures", "survives", "its own statements".
-std::string_view to_string(Promise promise);
+std::string_view to_string(Topic topic);
 
 /// A predicate over evidence: a pure function that does not know where the case came from. A law is
 /// applied only to evidence that contains what the law reads. It is not applied to evidence that
@@ -108,7 +108,7 @@ struct Law {
   std::string_view name;       ///< "parameter-gradients"
   std::string_view statement;  ///< One sentence in the present tense.
   std::string_view harm;       ///< Harm that a violation does to a training run.
-  Promise promise;
+  Topic topic;
   std::optional<Violation> (*check)(const Evidence&);
   Observables reads;
   ExtraRuns extra_runs = {};

@@ -136,17 +136,17 @@ LawSet failure_laws() {
   return failures;
 }
 
-std::string_view to_string(Promise promise) {
-  constexpr std::array<std::string_view, kPromiseCount> kNames{"numbers",
-                                                               "masks and random state",
-                                                               "state",
-                                                               "absent gradients and hooks",
-                                                               "recomputation",
-                                                               "memory",
-                                                               "errors and failures",
-                                                               "survives",
-                                                               "its own statements"};
-  return kNames[static_cast<std::size_t>(promise)];
+std::string_view to_string(Topic topic) {
+  constexpr std::array<std::string_view, kTopicCount> kNames{"numbers",
+                                                             "masks and random state",
+                                                             "state",
+                                                             "absent gradients and hooks",
+                                                             "recomputation",
+                                                             "memory",
+                                                             "errors and failures",
+                                                             "survives",
+                                                             "its own statements"};
+  return kNames[static_cast<std::size_t>(topic)];
 }
 
 std::string_view to_string(Verdict verdict) {

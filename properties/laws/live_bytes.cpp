@@ -55,7 +55,7 @@ const Law live_bytes_law{
         "forward, backward and step), the live bytes are exactly those that the forecast counts. "
         "Where early stop leaves a layer, its results may be live as well.",
     .harm = "More memory is in use at some moment than planned.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_live_bytes,
     .reads = {Observable::live_bytes},
     .applies = applies_live_bytes};

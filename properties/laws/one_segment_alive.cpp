@@ -57,7 +57,7 @@ const Law one_segment_alive_law{
         "When a recomputation begins, nothing that an earlier recomputation of the same backward "
         "computed is still live, except what the forecast says is passed along.",
     .harm = "Several segments are alive at once, so the peak of memory is higher than planned.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_one_segment_alive,
     .reads = {Observable::live_bytes},
     .applies = applies_one_segment_alive};

@@ -38,7 +38,7 @@ const Law peak_bytes_law{.name = kPeakBytes,
                              "forecast counts. (Where early stop leaves a layer, its results may "
                              "be part of it.) The peak of a step is the highest of these.",
                          .harm = "The run needs more memory than planned and may run out of it.",
-                         .promise = Promise::memory,
+                         .topic = Topic::memory,
                          .check = check_peak_bytes,
                          .reads = {Observable::live_bytes},
                          .applies = applies_peak_bytes};

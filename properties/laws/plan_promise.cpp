@@ -36,7 +36,7 @@ const Law plan_promise_law{
     .statement =
         "Where a plan promises a peak, its run has at most so many live bytes at any moment.",
     .harm = "A plan that was chosen for a budget runs out of memory.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_plan_promise,
     .reads = {Observable::live_bytes},
     .applies = applies_plan_promise};

@@ -34,7 +34,7 @@ const Law plan_recomputations_law{
         "Where a plan promises a number of recomputations, each forward recomputes at most so many "
         "runs of layers.",
     .harm = "A plan that was chosen for a budget costs more time than promised.",
-    .promise = Promise::recomputation,
+    .topic = Topic::recomputation,
     .check = check_plan_recomputations,
     .reads = {Observable::executions},
     .applies = applies_plan_recomputations};

@@ -22,7 +22,7 @@ const Law promises_law{
     .statement =
         "What the documentation promises beside equal numbers holds, where a case tries it.",
     .harm = "Code that relies on the documentation fails, or computes something else.",
-    .promise = Promise::own,
+    .topic = Topic::own,
     .check = check_promises,
     .reads = {Observable::promises},
     .applies = applies_promises};

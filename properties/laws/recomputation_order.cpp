@@ -47,7 +47,7 @@ const Law recomputation_order_law{
         "Layers run in the order of the forecast: a backward recomputes the last segment first, "
         "and the layers of each segment in forward order, each once.",
     .harm = "More is alive at once than planned, and layers see state in the wrong order.",
-    .promise = Promise::recomputation,
+    .topic = Topic::recomputation,
     .check = check_recomputation_order,
     .reads = {Observable::execution_order},
     .applies = applies_recomputation_order};

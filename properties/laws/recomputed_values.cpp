@@ -102,7 +102,7 @@ const Law recomputed_values_law{
     .harm =
         "The backward works with other values than the forward computed, so gradients are silently "
         "wrong.",
-    .promise = Promise::numbers,
+    .topic = Topic::numbers,
     .check = check_recomputed_values,
     .reads = {Observable::recomputed_values},
     .applies = applies_recomputed_values};

@@ -66,7 +66,7 @@ const Law repeatable_law{
     .harm =
         "The same training run gives other numbers each time, and no bug in it can be narrowed "
         "down.",
-    .promise = Promise::survival,
+    .topic = Topic::survival,
     .check = check_repeatable,
     .reads = {},
     .extra_runs = {ExtraRun::repeat},

@@ -83,7 +83,7 @@ const Law requires_grad_map_law{
         "Values inside the model and its outputs require grad exactly "
         "where the rules of each variant say so.",
     .harm = "Part of the model is silently frozen, or trained although it was frozen.",
-    .promise = Promise::gradient_flow,
+    .topic = Topic::gradient_flow,
     .check = check_requires_grad_map,
     .reads = {Observable::grad_flags}};
 

@@ -48,7 +48,7 @@ const Law saved_at_most_law{
         "After a forward, no more bytes are saved than in the plain run, minus what the layers in "
         "segments save there, plus the segments' inputs and what a policy may keep.",
     .harm = "Checkpointing saves less memory than promised.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_saved_at_most,
     .reads = {Observable::saved_bytes, Observable::saved_tensors},
     .applies = applies_saved_at_most};

@@ -48,7 +48,7 @@ const Law saved_bytes_law{
         "After a forward, the saved bytes and the bytes in host memory are exactly those that the "
         "forecast counts for the graphs that wait for their backward.",
     .harm = "Checkpointing saves less memory than promised.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_saved_bytes,
     .reads = {Observable::saved_bytes, Observable::exact_bytes},
     .applies = knows_saved_bytes};

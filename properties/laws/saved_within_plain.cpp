@@ -62,7 +62,7 @@ const Law saved_within_plain_law{
         "After a forward, no more bytes are saved than in the plain run, plus the inputs of the "
         "segments.",
     .harm = "Checkpointing costs memory instead of saving it.",
-    .promise = Promise::memory,
+    .topic = Topic::memory,
     .check = check_saved_within_plain,
     .reads = {Observable::saved_bytes},
     .applies = applies_saved_within_plain};

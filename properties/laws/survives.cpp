@@ -17,7 +17,7 @@ const Law survives_law{
     .name = kSurvives,
     .statement = "The subject survives every run of a valid case, and returns a record.",
     .harm = "The training process crashes or hangs.",
-    .promise = Promise::survival,
+    .topic = Topic::survival,
     .check = check_survives,
     .reads = {},
     .judges_failures = true};

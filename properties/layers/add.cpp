@@ -5,10 +5,10 @@ namespace rematch {
 namespace rounding {
 namespace {
 
-std::vector<Vars> add_on_tape(LayerRun& l) {
+std::vector<Vars> add_bounds(LayerRun& l) {
   Vars y;
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
-    y.push_back(l.tape.plus(l.operands[0][i]).plus(l.operands[1][i]).sum());
+    y.push_back(l.bounds.plus(l.operands[0][i]).plus(l.operands[1][i]).sum());
   }
   return {y};
 }
@@ -23,7 +23,7 @@ constinit const Layer add_layer{
     .shape = shape_of_two,
     .fits = same_shapes,
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::share; },
-    .on_tape = rounding::add_on_tape,
+    .bounds = rounding::add_bounds,
     .overwritable = true,
     .weights = {.rows = 24, .sequences = 24, .images = 22},
     .draw = [](ModelDraw& m, LayerKind kind) { m.append_joined(kind); },

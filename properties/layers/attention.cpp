@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "properties/bounds/functions.h"
 #include "properties/layers/layer.h"
-#include "properties/tape/functions.h"
 
 namespace rematch {
 namespace {
@@ -82,8 +82,8 @@ namespace rounding {
 namespace {
 
 /// Scores are sums of products times a constant, which rule 1 covers.
-std::vector<Vars> attention_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> attention_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const math::AttentionShape s = attention_shape(l.spec, l.shape, l.other);
   const auto factor = s.scale<double>();
   Vars y(l.operands[0].size());
@@ -163,7 +163,7 @@ constinit const Layer attention_layer{
           if (drops) w.save_own(s.scores());
         },
     .in_blocks = [](const FactsWriter& w) { return w.x[1] > FirstBlock::kQueries; },
-    .on_tape = rounding::attention_on_tape,
+    .bounds = rounding::attention_bounds,
     .draws = draws_mask,
     .has_products = true,
     .weights = {.sequences = 40},

@@ -7,12 +7,12 @@ constinit const Layer avg_pool2d_layer{
     .name = "avg_pool2d",
     .fields = {"kernel", "stride", "padding"},
     .shape = pool_shape,
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
           const auto pixels = static_cast<double>(l.spec.kernel * l.spec.kernel);
-          return rounding::pool_on_tape(l, [&](const rounding::Vars& window) {
-            for (const rounding::Var v : window) l.tape.plus(v, 1 / pixels);
-            return l.tape.sum();
+          return rounding::pool_bounds(l, [&](const rounding::Vars& window) {
+            for (const rounding::Var v : window) l.bounds.plus(v, 1 / pixels);
+            return l.bounds.sum();
           });
         },
     .overwritable = true,

@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kBatchMomentum = 0.1;
 
-std::vector<Vars> batch_norm_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> batch_norm_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
   const auto channels = static_cast<std::size_t>(l.shape[1]);
   const auto channel_of = [=](std::size_t i) {
@@ -66,7 +66,7 @@ constinit const Layer batch_norm_layer{
           const std::int64_t count = w.x.elements() / w.x[1];
           return w.x.rank() == 2 ? count > math::kChunkRows : count > math::kSumBlock;
         },
-    .on_tape = rounding::batch_norm_on_tape,
+    .bounds = rounding::batch_norm_bounds,
     .has_parameters = true,
     .stateful = true,
     .overwritable = true,

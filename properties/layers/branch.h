@@ -32,8 +32,8 @@ namespace rounding {
 
 /// A residual branch that every sample takes, or only those that do not exit. Where rounding
 /// decides whether one does, nothing is said of its rows.
-inline std::vector<Vars> branch_on_tape(LayerRun& l, bool exits) {
-  Tape& t = l.tape;
+inline std::vector<Vars> branch_bounds(LayerRun& l, bool exits) {
+  Bounds& t = l.bounds;
   const Vars& x = l.operands[0];
   const Vars& weight = l.parameters[0];
   const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);

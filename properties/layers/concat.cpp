@@ -17,7 +17,7 @@ namespace rounding {
 namespace {
 
 /// Both operands one after the other, for each index of the dimensions before the features.
-std::vector<Vars> concat_on_tape(LayerRun& l) {
+std::vector<Vars> concat_bounds(LayerRun& l) {
   Vars y;
   const int features = features_dimension(l.shape);
   const auto rows = static_cast<std::size_t>(l.shape.elements() / extent_from(l.shape, features));
@@ -47,7 +47,7 @@ constinit const Layer concat_layer{
           s.output_of_width(s.width() + s.operand(1)[features_dimension(s.x())]);
         },
     .fits = fits,
-    .on_tape = rounding::concat_on_tape,
+    .bounds = rounding::concat_bounds,
     .overwritable = true,
     .weights = {.rows = 12, .sequences = 12, .images = 12},
     .draw =

@@ -57,12 +57,12 @@ void draw(ModelDraw& m, LayerKind kind) {
 namespace rounding {
 namespace {
 
-std::vector<Vars> conv2d_on_tape(LayerRun& l) {
+std::vector<Vars> conv2d_bounds(LayerRun& l) {
   struct Tap {
     std::int64_t pixel;
     std::int64_t weight;
   };
-  Tape& t = l.tape;
+  Bounds& t = l.bounds;
   const std::int64_t pixels = l.shape[2] * l.shape[3];
   const std::int64_t window = l.spec.kernel * l.spec.kernel;
   std::vector<std::vector<Tap>> taps(at(l.output[2] * l.output[3]));
@@ -96,7 +96,7 @@ constinit const Layer conv2d_layer{
     .shape = shape,
     .facts = facts,
     .in_blocks = [](const FactsWriter& w) { return w.y[2] * w.y[3] > FirstBlock::kOutputs; },
-    .on_tape = rounding::conv2d_on_tape,
+    .bounds = rounding::conv2d_bounds,
     .low_precision = true,
     .has_parameters = true,
     .overwritable = true,

@@ -1,8 +1,8 @@
 #include "engine/math/delayed_scaling.h"
 
 #include "engine/math/float8.h"
+#include "properties/bounds/functions.h"
 #include "properties/layers/layer.h"
-#include "properties/tape/functions.h"
 
 namespace rematch {
 
@@ -11,7 +11,7 @@ namespace {
 
 /// The scale of float8 for the magnitudes of some forwards, as a constant: gradients do not pass
 /// it.
-Var float8_scale(Tape& t, const Vars& history) {
+Var float8_scale(Bounds& t, const Vars& history) {
   const Var top = t.largest(history);
   if (t.low(top) > 0) return t.leaf(t[t.plus(top, 1 / math::kLargestFloat8).sum()]);
   // Whether it is 0 may be open.
@@ -20,7 +20,7 @@ Var float8_scale(Tape& t, const Vars& history) {
 
 /// Rounding is monotonic: what a number may become lies between what its bounds become.
 Vars delayed_float8(LayerRun& l) {
-  Tape& t = l.tape;
+  Bounds& t = l.bounds;
   const Var scale = float8_scale(t, l.buffers[0]);
   const Var factor = reciprocal(t, scale);
   return map(l.operands[0], [&](Var v) {
@@ -35,12 +35,12 @@ Vars delayed_float8(LayerRun& l) {
   });
 }
 
-Var largest_magnitude(Tape& t, const Vars& x) {
+Var largest_magnitude(Bounds& t, const Vars& x) {
   return t.largest(map(x, [&](Var v) { return t.rectified(v, -1); }));
 }
 
-std::vector<Vars> delayed_scaling_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> delayed_scaling_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   if (l.spec.fp8) {
     Vars y = delayed_float8(l);
     Vars& history = l.buffers[0];
@@ -82,7 +82,7 @@ constinit const Layer delayed_scaling_layer{
           w.f.state_bytes = math::kFloat8History * w.item;
           w.f.backward = BackwardUse::share;
         },
-    .on_tape = rounding::delayed_scaling_on_tape,
+    .bounds = rounding::delayed_scaling_bounds,
     .stateful = true,
     .reads_state = true,
     .changes_gradients = [](const LayerSpec& l, bool) { return l.fp8; },

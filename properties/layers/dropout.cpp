@@ -23,7 +23,7 @@ constinit const Layer dropout_layer{
           // The mask, a byte an element.
           if (w.draw_unless(!w.train || w.spec.p == 0)) w.save_own(w.x.elements());
         },
-    .on_tape = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
+    .bounds = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
     .draws = [](const LayerSpec& l) { return l.p > 0; },
     .weights = {.perceptron = 1, .convolutional = 1, .rows = 26, .sequences = 26, .images = 22},
     .draw_standard =

@@ -12,7 +12,7 @@ constinit const Layer duplicate_layer{
         },
     .ops = [](const LayerSpec&, bool) { return kNoOps; },
     .facts = [](FactsWriter& w) { w.f.identity = true; },
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
           return std::vector<rounding::Vars>{l.operands[0], l.operands[0]};
         },

@@ -10,7 +10,7 @@ constinit const Layer early_exit_layer{
     .shape = branch_shape,
     .facts = [](FactsWriter& w) { branch_facts(w, true); },
     .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.x[w.x.rank() - 1]); },
-    .on_tape = [](rounding::LayerRun& l) { return rounding::branch_on_tape(l, true); },
+    .bounds = [](rounding::LayerRun& l) { return rounding::branch_bounds(l, true); },
     .saves_vary = [](const LayerSpec&, bool) { return true; },
     .has_products = true,
     .has_parameters = true,

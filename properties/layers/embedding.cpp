@@ -6,11 +6,11 @@ namespace rounding {
 namespace {
 
 /// Copies, so that nothing is rounded.
-std::vector<Vars> embedding_on_tape(LayerRun& l) {
+std::vector<Vars> embedding_bounds(LayerRun& l) {
   const std::int64_t features = l.spec.features;
   Vars y;
   for (const Var token : l.operands[0]) {
-    const auto row = static_cast<std::int64_t>(l.tape[token].value);
+    const auto row = static_cast<std::int64_t>(l.bounds[token].value);
     for (std::int64_t c = 0; c < features; ++c)
       y.push_back(l.parameters[0][at(row * features + c)]);
   }
@@ -32,7 +32,7 @@ constinit const Layer embedding_layer{
           s.output(std::array{s.x()[0], s.x()[1], l.features});
         },
     .facts = [](FactsWriter& w) { w.save(FactsWriter::What::operand); },
-    .on_tape = rounding::embedding_on_tape,
+    .bounds = rounding::embedding_bounds,
     .has_parameters = true,
     .overwritable = true,
     // A model begins with it or does not: no draw of a further layer chooses it.

@@ -15,7 +15,7 @@ constinit const Layer flatten_layer{
           w.f.identity = w.x.rank() == 2;
           w.f.aliases_operand = true;
         },
-    .on_tape = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
+    .bounds = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
     .view = true,
     .weights = {.rows = 2, .sequences = 2},
     .standard_floor = 25,

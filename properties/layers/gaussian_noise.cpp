@@ -23,7 +23,7 @@ constinit const Layer gaussian_noise_layer{
           w.f.backward = BackwardUse::share;
           w.draw_unless(!w.train || w.spec.p == 0);
         },
-    .on_tape = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
+    .bounds = [](rounding::LayerRun& l) { return std::vector<rounding::Vars>{l.operands[0]}; },
     .draws = [](const LayerSpec& l) { return l.p > 0; },
     .noise_depends_on_values = true,
     .weights = {.rows = 8, .sequences = 8, .images = 8},

@@ -9,7 +9,7 @@ namespace rematch {
 namespace rounding {
 namespace {
 
-std::vector<Vars> group_norm_on_tape(LayerRun& l) {
+std::vector<Vars> group_norm_bounds(LayerRun& l) {
   const auto plane = static_cast<std::size_t>(extent_from(l.shape, 2));
   const auto channels = static_cast<std::size_t>(l.shape[1]);
   const std::size_t size = plane * channels / static_cast<std::size_t>(l.spec.groups);
@@ -44,7 +44,7 @@ constinit const Layer group_norm_layer{
           const std::int64_t group = w.x.elements() / (w.x[0] * w.spec.groups);
           return sums_in_blocks(group, w.x.rank() == 2 ? w.x[0] : 1);
         },
-    .on_tape = rounding::group_norm_on_tape,
+    .bounds = rounding::group_norm_bounds,
     .has_parameters = true,
     .overwritable = true,
     .weights = {.rows = 10, .images = 14},

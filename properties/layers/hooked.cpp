@@ -11,9 +11,9 @@ constinit const Layer hooked_layer{
           if (!(p >= -1e6 && p <= 1e6)) s.fail("p in [-1e6, 1e6]", std::to_string(p));
           s.same_output();
         },
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
-          return l.each([&](rounding::Var v) { return l.tape.hooked(v, l.spec.p); });
+          return l.each([&](rounding::Var v) { return l.bounds.hooked(v, l.spec.p); });
         },
     .changes_gradients = [](const LayerSpec&, bool) { return true; },
     .overwritable = true,

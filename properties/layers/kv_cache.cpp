@@ -15,7 +15,7 @@ namespace rounding {
 namespace {
 
 /// The cache before every sequence. Training leaves the last rows of the first one.
-std::vector<Vars> kv_cache_on_tape(LayerRun& l) {
+std::vector<Vars> kv_cache_bounds(LayerRun& l) {
   Vars& cache = l.buffers[0];
   const auto cached = static_cast<std::ptrdiff_t>(cache.size());
   const auto added = static_cast<std::ptrdiff_t>(extent_from(l.shape, 1));
@@ -46,7 +46,7 @@ constinit const Layer kv_cache_layer{
           s.output(std::array{s.x()[0], kept + s.x()[1], s.x()[2]});
         },
     .facts = [](FactsWriter& w) { w.f.state_bytes = w.spec.kept * w.x[2] * w.item; },
-    .on_tape = rounding::kv_cache_on_tape,
+    .bounds = rounding::kv_cache_bounds,
     .stateful = true,
     .reads_state = true,
     .overwritable = true,

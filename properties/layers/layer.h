@@ -44,7 +44,7 @@ struct Layer {
   bool (*in_blocks)(const FactsWriter&) = nullptr;
   /// Its outputs where it draws nothing, with bounds on what rounding may change; nullptr: what it
   /// computes only the subject knows.
-  std::vector<rounding::Vars> (*on_tape)(rounding::LayerRun&) = nullptr;
+  std::vector<rounding::Vars> (*bounds)(rounding::LayerRun&) = nullptr;
   /// Whether it draws random numbers where it trains; ask draws_in() of a layer.
   bool (*draws)(const LayerSpec&) = [](const LayerSpec&) { return false; };
   /// The recorded noise depends on the operand's values, so only runs with equal values are

@@ -16,7 +16,7 @@ constinit const Layer layer_norm_layer{
         },
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1]); },
     .in_blocks = norm_of_rows_in_blocks,
-    .on_tape = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, true); },
+    .bounds = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, true); },
     .has_parameters = true,
     .overwritable = true,
     .weights = {.perceptron = 1, .rows = 20, .sequences = 20, .images = 8},

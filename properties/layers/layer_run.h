@@ -3,15 +3,15 @@
 #include <vector>
 
 #include "engine/tensor/shape.h"
+#include "properties/bounds/bounds.h"
+#include "properties/bounds/vars.h"
 #include "properties/layers/spec.h"
-#include "properties/tape/tape.h"
-#include "properties/tape/vars.h"
 
 namespace rematch::rounding {
 
-/// A layer that is to run on a tape.
+/// A layer that is to run with bounds.
 struct LayerRun {
-  Tape& tape;
+  Bounds& bounds;
   const LayerSpec& spec;
   bool train = true;
   /// Shapes of operand 0, of operand 1, if there is one, and of output 0.
@@ -30,10 +30,10 @@ struct LayerRun {
   }
 };
 
-/// As Layer::on_tape, for a function of each element.
-template <Var (*function)(Tape&, Var)>
+/// As Layer::bounds, for a function of each element.
+template <Var (*function)(Bounds&, Var)>
 std::vector<Vars> each(LayerRun& l) {
-  return l.each([&](Var v) { return function(l.tape, v); });
+  return l.each([&](Var v) { return function(l.bounds, v); });
 }
 
 }  // namespace rematch::rounding

@@ -63,7 +63,7 @@ TEST_CASE("a kind that can do something has the field for it") {
     CHECK((layer.operands > 1) == layer.takes("from"));
     CHECK((layer.operands > 1) == (layer.fits != nullptr));
     CHECK(layer.takes_tokens() == !layer.on_numbers.empty());
-    CHECK((layer.on_tape == nullptr) == (spec.kind == LayerKind::custom));
+    CHECK((layer.bounds == nullptr) == (spec.kind == LayerKind::custom));
     CHECK((layer.on_rows.empty() || layer_of(layer_kind(layer.on_rows)).weights.rows > 0));
   }
   CHECK_THROWS_AS(layer_kind("frobnicate"), std::invalid_argument);

@@ -6,8 +6,8 @@ namespace rematch {
 namespace rounding {
 namespace {
 
-std::vector<Vars> linear_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> linear_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const std::int64_t width = l.shape[l.shape.rank() - 1];
   const std::int64_t features = l.output[l.output.rank() - 1];
   Vars y;
@@ -45,7 +45,7 @@ constinit const Layer linear_layer{
           w.save(FactsWriter::What::parameter, 0, FactsWriter::When::operand_requires_grad, 0);
         },
     .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.spec.features); },
-    .on_tape = rounding::linear_on_tape,
+    .bounds = rounding::linear_bounds,
     .low_precision = true,
     .has_parameters = true,
     .borrows_from = "embedding",

@@ -12,10 +12,10 @@ constinit const Layer max_pool2d_layer{
           // The index of each maximum.
           w.save_own(w.y.elements() * static_cast<std::int64_t>(sizeof(std::int32_t)));
         },
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
-          return rounding::pool_on_tape(
-              l, [&](const rounding::Vars& window) { return l.tape.largest(window); });
+          return rounding::pool_bounds(
+              l, [&](const rounding::Vars& window) { return l.bounds.largest(window); });
         },
     .overwritable = true,
     .weights = {.convolutional = 1, .images = 12},

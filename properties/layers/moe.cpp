@@ -5,8 +5,8 @@
 #include <numeric>
 #include <span>
 
+#include "properties/bounds/functions.h"
 #include "properties/layers/layer.h"
-#include "properties/tape/functions.h"
 
 namespace rematch {
 namespace {
@@ -26,7 +26,7 @@ struct Choice {
   bool certain = true;
 };
 
-Choice choose(const Tape& t, const Vars& probabilities, std::size_t top) {
+Choice choose(const Bounds& t, const Vars& probabilities, std::size_t top) {
   std::vector<std::size_t> order(probabilities.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -45,7 +45,7 @@ Choice choose(const Tape& t, const Vars& probabilities, std::size_t top) {
 }
 
 Vars probabilities_of(LayerRun& l, std::span<const Var> x) {
-  Tape& t = l.tape;
+  Bounds& t = l.bounds;
   Vars logits;
   for (std::size_t e = 0; e < at(l.spec.experts); ++e) {
     for (std::size_t f = 0; f < x.size(); ++f) {
@@ -61,11 +61,11 @@ Vars probabilities_of(LayerRun& l, std::span<const Var> x) {
 Var undecided(LayerRun& l, std::span<const Var> x) {
   Vars of(x.begin(), x.end());
   for (const Vars& p : l.parameters) of.insert(of.end(), p.begin(), p.end());
-  return l.tape.undecided(of);
+  return l.bounds.undecided(of);
 }
 
-std::vector<Vars> moe_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> moe_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const auto width = static_cast<std::size_t>(l.shape[l.shape.rank() - 1]);
   std::vector<Bounded> rows(at(l.spec.experts));
   Vars y;
@@ -142,7 +142,7 @@ constinit const Layer moe_layer{
           w.save_own(rows * w.spec.top * static_cast<std::int64_t>(sizeof(std::int32_t)));
           w.save_own(w.x.elements() * w.spec.top * w.item);
         },
-    .on_tape = rounding::moe_on_tape,
+    .bounds = rounding::moe_bounds,
     .draws = draws_jitter,
     .has_products = true,
     .has_parameters = true,

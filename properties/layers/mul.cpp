@@ -5,10 +5,10 @@ namespace rematch {
 namespace rounding {
 namespace {
 
-std::vector<Vars> mul_on_tape(LayerRun& l) {
+std::vector<Vars> mul_bounds(LayerRun& l) {
   Vars y;
   for (std::size_t i = 0; i < l.operands[0].size(); ++i) {
-    y.push_back(l.tape.plus_product(l.operands[0][i], l.operands[1][i]).sum());
+    y.push_back(l.bounds.plus_product(l.operands[0][i], l.operands[1][i]).sum());
   }
   return {y};
 }
@@ -28,7 +28,7 @@ constinit const Layer mul_layer{
           w.save(FactsWriter::What::operand, 0, FactsWriter::When::operand_requires_grad, 1);
           w.save(FactsWriter::What::operand, 1, FactsWriter::When::operand_requires_grad, 0);
         },
-    .on_tape = rounding::mul_on_tape,
+    .bounds = rounding::mul_bounds,
     .overwritable = true,
     .weights = {.rows = 10, .sequences = 14, .images = 10},
     .draw = [](ModelDraw& m, LayerKind kind) { m.append_joined(kind); },

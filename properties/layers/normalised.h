@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
+#include "properties/bounds/functions.h"
 #include "properties/layers/layer_run.h"
-#include "properties/tape/functions.h"
 
 namespace rematch::rounding {
 
-// Norms on a tape.
+// Norms with bounds.
 
 inline constexpr double kNormEpsilon = 1e-5;
 
@@ -21,7 +21,7 @@ struct Normalised {
 
 /// (x - mean) / sqrt(variance + epsilon). Implementations also compute x * scale + shift, with the
 /// mean in the shift: x - mean is off by roundings of x and of the mean themselves.
-inline Normalised normalised(Tape& t, const Vars& x, bool centred) {
+inline Normalised normalised(Bounds& t, const Vars& x, bool centred) {
   Normalised n;
   Vars d = x;
   if (centred) {
@@ -40,7 +40,7 @@ inline Normalised normalised(Tape& t, const Vars& x, bool centred) {
 template <class GroupOf, class ChannelOf>
 Vars group_normalised(LayerRun& l, std::int64_t groups, bool centred, const GroupOf& group_of,
                       const ChannelOf& channel_of, std::vector<Normalised>* seen = nullptr) {
-  Tape& t = l.tape;
+  Bounds& t = l.bounds;
   const Vars& x = l.operands[0];
   std::vector<Vars> members(at(groups));
   for (std::size_t i = 0; i < x.size(); ++i) members[at(group_of(i))].push_back(x[i]);

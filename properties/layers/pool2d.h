@@ -40,7 +40,7 @@ namespace rounding {
 
 /// One output: pooled(window) for each window of each channel.
 template <class Pooled>
-std::vector<Vars> pool_on_tape(const LayerRun& l, const Pooled& pooled) {
+std::vector<Vars> pool_bounds(const LayerRun& l, const Pooled& pooled) {
   const std::int64_t pixels = l.shape[2] * l.shape[3];
   std::vector<std::vector<std::int64_t>> taps(at(l.output[2] * l.output[3]));
   for_each_window(

@@ -1,13 +1,15 @@
-#include "properties/layers/recurrent.h"
-
+// The kinds of cells over x[batch, steps, width].
 #include <array>
 #include <cmath>
 #include <utility>
 
+#include "engine/math/recurrent.h"
+#include "properties/bounds/functions.h"
 #include "properties/layers/blocks.h"
-#include "properties/tape/functions.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
+namespace {
 
 using math::Cell;
 using math::RecurrentShape;
@@ -62,6 +64,8 @@ void draw_recurrent(ModelDraw& m, LayerKind kind) {
   m.append(l);
 }
 
+}  // namespace
+
 namespace rounding {
 namespace {
 
@@ -78,27 +82,27 @@ class Step {
   void add_input(std::int64_t g, std::int64_t j) const {
     const std::int64_t k = g * features_ + j;
     for (std::int64_t i = 0; i < width_; ++i) {
-      l_.tape.plus_product(l_.operands[0][at(row_ * width_ + i)],
-                           l_.parameters[0][at(k * width_ + i)]);
+      l_.bounds.plus_product(l_.operands[0][at(row_ * width_ + i)],
+                             l_.parameters[0][at(k * width_ + i)]);
     }
-    if (l_.spec.bias) l_.tape.plus(l_.parameters[2][at(k)]);
+    if (l_.spec.bias) l_.bounds.plus(l_.parameters[2][at(k)]);
   }
   void add_hidden(std::int64_t g, std::int64_t j) const {
     const std::int64_t k = g * features_ + j;
     for (std::int64_t i = 0; !is_first() && i < features_; ++i) {
-      l_.tape.plus_product(h_[at(i)], l_.parameters[1][at(k * features_ + i)]);
+      l_.bounds.plus_product(h_[at(i)], l_.parameters[1][at(k * features_ + i)]);
     }
-    if (l_.spec.bias) l_.tape.plus(l_.parameters[3][at(k)]);
+    if (l_.spec.bias) l_.bounds.plus(l_.parameters[3][at(k)]);
   }
   Var sum_of(std::int64_t g, std::int64_t j) const {
     add_input(g, j);
     add_hidden(g, j);
-    return l_.tape.sum();
+    return l_.bounds.sum();
   }
 
   /// The state h and, of an LSTM, the cell c after it.
   Var gru_unit(std::int64_t j) const {
-    Tape& t = l_.tape;
+    Bounds& t = l_.bounds;
     const Var r = sigmoid(t, sum_of(0, j));
     const Var z = sigmoid(t, sum_of(1, j));
     add_hidden(2, j);
@@ -110,7 +114,7 @@ class Step {
     return t.plus(n).plus_product(z, change).sum();
   }
   Var lstm_unit(std::int64_t j, Var& c) const {
-    Tape& t = l_.tape;
+    Bounds& t = l_.bounds;
     const Var i = sigmoid(t, sum_of(0, j));
     const Var f = sigmoid(t, sum_of(1, j));
     const Var g = rounding::tanh(t, sum_of(2, j));
@@ -146,17 +150,49 @@ Vars run_steps(LayerRun& l, const Unit& unit) {
   return y;
 }
 
-}  // namespace
+// Both begin with a state of zeros, which takes no part in sums and products.
 
-std::vector<Vars> gru_on_tape(LayerRun& l) {
+std::vector<Vars> gru_bounds(LayerRun& l) {
   return {run_steps(l, [](const Step& step, std::int64_t j) { return step.gru_unit(j); })};
 }
 
-std::vector<Vars> lstm_on_tape(LayerRun& l) {
+std::vector<Vars> lstm_bounds(LayerRun& l) {
   Vars cells(at(l.spec.features));
   return {run_steps(
       l, [&](const Step& step, std::int64_t j) { return step.lstm_unit(j, cells[at(j)]); })};
 }
 
+}  // namespace
 }  // namespace rounding
+
+constinit const Layer gru_layer{
+    .name = "gru",
+    .fields = {"features", "bias", "frozen"},
+    .shape = [](ShapeWalk& s) { walk_recurrent(s, Cell::gru); },
+    .facts = [](FactsWriter& w) { recurrent_facts(w, Cell::gru); },
+    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, Cell::gru); },
+    .bounds = rounding::gru_bounds,
+    .has_products = true,
+    .has_parameters = true,
+    .weights = {.sequences = 8},
+    .draw = draw_recurrent,
+    .wide_floor = 1,
+    .on_rows = "linear",
+};
+
+constinit const Layer lstm_layer{
+    .name = "lstm",
+    .fields = {"features", "bias", "frozen"},
+    .shape = [](ShapeWalk& s) { walk_recurrent(s, Cell::lstm); },
+    .facts = [](FactsWriter& w) { recurrent_facts(w, Cell::lstm); },
+    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, Cell::lstm); },
+    .bounds = rounding::lstm_bounds,
+    .has_products = true,
+    .has_parameters = true,
+    .weights = {.sequences = 8},
+    .draw = draw_recurrent,
+    .wide_floor = 1,
+    .on_rows = "linear",
+};
+
 }  // namespace rematch

@@ -17,9 +17,9 @@ constinit const Layer relu_layer{
           w.f.aliases_operand = w.spec.in_place;
           w.save(FactsWriter::What::output);
         },
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
-          return l.each([&](rounding::Var v) { return l.tape.rectified(v, 0); });
+          return l.each([&](rounding::Var v) { return l.bounds.rectified(v, 0); });
         },
     .exchangeable = true,
     .weights = {.perceptron = 1, .convolutional = 1, .rows = 30, .sequences = 30, .images = 30},

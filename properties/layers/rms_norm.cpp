@@ -15,7 +15,7 @@ constinit const Layer rms_norm_layer{
     // No means.
     .facts = [](FactsWriter& w) { w.save_normalised(w.x.elements() / w.x[w.x.rank() - 1], false); },
     .in_blocks = norm_of_rows_in_blocks,
-    .on_tape = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, false); },
+    .bounds = [](rounding::LayerRun& l) { return rounding::norm_of_rows(l, false); },
     .has_parameters = true,
     .overwritable = true,
     .weights = {.rows = 14, .sequences = 14, .images = 6},

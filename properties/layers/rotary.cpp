@@ -12,8 +12,8 @@ namespace {
 /// Cosines and sines are within 2^-50 of the exact ones at position 0, and as much further off with
 /// each position as an angle in radians that is off by 4 roundoffs of float64: subjects compute
 /// them in float64. Rule 1 covers the rounding to a narrower format.
-std::vector<Vars> rotary_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> rotary_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const math::RotaryShape s{l.shape[0], l.shape[1], l.shape[2], l.spec.features, l.spec.heads};
   const Vars& x = l.operands[0];
   Vars y = x;
@@ -59,7 +59,7 @@ constinit const Layer rotary_layer{
           }
           s.same_output();
         },
-    .on_tape = rounding::rotary_on_tape,
+    .bounds = rounding::rotary_bounds,
     .overwritable = true,
     .weights = {.sequences = 8},
     .draw =

@@ -23,9 +23,9 @@ constinit const Layer rrelu_layer{
           // The noise: the slope of each element.
           w.save_own(w.x.elements() * w.item);
         },
-    .on_tape =
+    .bounds =
         [](rounding::LayerRun& l) {
-          return l.each([&](rounding::Var v) { return l.tape.rectified(v, kMeanSlope); });
+          return l.each([&](rounding::Var v) { return l.bounds.rectified(v, kMeanSlope); });
         },
     .draws = [](const LayerSpec&) { return true; },
     .noise_depends_on_values = true,

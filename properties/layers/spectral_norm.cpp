@@ -2,9 +2,9 @@
 #include <cmath>
 #include <span>
 
+#include "properties/bounds/functions.h"
 #include "properties/layers/blocks.h"
 #include "properties/layers/layer.h"
-#include "properties/tape/functions.h"
 
 namespace rematch {
 namespace {
@@ -22,13 +22,13 @@ namespace {
 constexpr double kShortest = 1e-12;
 
 /// A row of a matrix [., width] times v.
-Var row_product(Tape& t, const Vars& matrix, std::size_t row, std::span<const Var> v) {
+Var row_product(Bounds& t, const Vars& matrix, std::size_t row, std::span<const Var> v) {
   for (std::size_t i = 0; i < v.size(); ++i) t.plus_product(matrix[row * v.size() + i], v[i]);
   return t.sum();
 }
 
 /// x / max(|x|, shortest), as constants.
-Vars unit_vector(Tape& t, const Vars& x) {
+Vars unit_vector(Bounds& t, const Vars& x) {
   for (const Var v : x) t.plus_product(v, v);
   const Bounded length = t[root(t, t.sum())];
   // A length on which side of the shortest one is open may be either.
@@ -37,8 +37,8 @@ Vars unit_vector(Tape& t, const Vars& x) {
   return map(x, [&](Var v) { return t.leaf(t[t.plus_product(v, inverse).sum()]); });
 }
 
-std::vector<Vars> spectral_norm_on_tape(LayerRun& l) {
-  Tape& t = l.tape;
+std::vector<Vars> spectral_norm_bounds(LayerRun& l) {
+  Bounds& t = l.bounds;
   const Vars& weight = l.parameters[0];
   Vars& u = l.buffers[0];
   Vars& v = l.buffers[1];
@@ -104,7 +104,7 @@ constinit const Layer spectral_norm_layer{
           w.save_own(w.item);
         },
     .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.spec.features); },
-    .on_tape = rounding::spectral_norm_on_tape,
+    .bounds = rounding::spectral_norm_bounds,
     .has_products = true,
     .has_parameters = true,
     .stateful = true,

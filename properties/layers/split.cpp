@@ -7,7 +7,7 @@ namespace rematch {
 namespace rounding {
 namespace {
 
-std::vector<Vars> split_on_tape(LayerRun& l) {
+std::vector<Vars> split_bounds(LayerRun& l) {
   std::vector<Vars> y(2);
   const int features = features_dimension(l.shape);
   const auto plane = static_cast<std::size_t>(extent_from(l.shape, features + 1));
@@ -40,7 +40,7 @@ constinit const Layer split_layer{
           s.output_of_width(width - first);
         },
     .facts = [](FactsWriter& w) { w.f.backward = BackwardUse::join; },
-    .on_tape = rounding::split_on_tape,
+    .bounds = rounding::split_bounds,
     .weights = {.rows = 14, .sequences = 14, .images = 12},
     .draw =
         [](ModelDraw& m, LayerKind kind) {

@@ -27,7 +27,7 @@ constinit const Layer stochastic_depth_layer{
           branch_facts(w, drawn);
         },
     .in_blocks = [](const FactsWriter& w) { return linear_in_blocks(w, w.x[w.x.rank() - 1]); },
-    .on_tape = [](rounding::LayerRun& l) { return rounding::branch_on_tape(l, false); },
+    .bounds = [](rounding::LayerRun& l) { return rounding::branch_bounds(l, false); },
     .draws = draws_factors,
     .saves_vary = [](const LayerSpec& l, bool train) { return draws_in(l, train); },
     .has_products = true,

@@ -34,7 +34,7 @@ struct Chart {
     bars,   ///< A group for each category, in it a bar for each series.
   } kind = Kind::lines;
   std::vector<Series> series = {};
-  /// Names of x = 0, 1, 2, ... where there are no bars; only the outermost are shown.
+  /// Of bars.
   std::vector<std::string> categories = {};
   /// Parts of the x-axis from its beginning: each lasts until the next one, the last one as long as
   /// the series.

@@ -220,14 +220,8 @@ std::string levels(const Chart& chart, const Plot& plot) {
 
 /// Where phases have names, values of x have none.
 std::vector<Tick> x_ticks_of(const Chart& chart, const Range& across, int most) {
-  if (!chart.phases.empty()) return {};
-  if (chart.categories.empty()) return ticks(across, most, all_whole(chart, &Series::x));
-  std::vector<Tick> ends;
-  for (const double value : {across.low, across.high}) {
-    const auto category = static_cast<std::size_t>(value);
-    if (category < chart.categories.size()) ends.push_back({value, chart.categories[category]});
-  }
-  return ends;
+  return chart.phases.empty() ? ticks(across, most, all_whole(chart, &Series::x))
+                              : std::vector<Tick>();
 }
 
 /// Axes and curves, the x-axis labelled where `last`; moves `y` below them.
@@ -241,8 +235,7 @@ std::string graph(const Chart& chart, const Scale& scale, double height, bool la
   while (most > 1 && (widest(x_ticks) + 16) * most > kWidth - widest(y_ticks)) {
     x_ticks = x_ticks_of(chart, scale.x, --most);
   }
-  plot.left =
-      kMargin + std::max(widest(y_ticks) + 8, chart.categories.empty() ? 0 : widest(x_ticks) / 2);
+  plot.left = kMargin + widest(y_ticks) + 8;
   plot.right = kWidth - kMargin - widest(x_ticks) / 2;
   std::string out;
   plot.top = y + 14 + (chart.levels.empty() ? 0 : kLine);

@@ -103,19 +103,6 @@ TEST_CASE("phases and levels are drawn where they are and by name") {
   CHECK_FALSE(contains(svg(chart), "backward"));
 }
 
-TEST_CASE("categories name the ends of their axis") {
-  Chart chart{.title = "t", .x_label = "commits", .y_label = "ms"};
-  chart.series = {{"times", {0, 1, 2}, {5, 6, 5}}};
-  chart.categories = {"first", "second", "third"};
-  const std::string text = svg(chart);
-  CHECK(contains(text, ">first</text>"));
-  CHECK(contains(text, ">third</text>"));
-  CHECK_FALSE(contains(text, "second"));
-  // A chart that begins later begins with its own name.
-  chart.series[0] = {"times", {1, 2}, {6, 5}};
-  CHECK(contains(svg(chart), ">second</text>"));
-}
-
 TEST_CASE("a title whose words are too long is cut, and whole for those who ask") {
   Chart chart = sample();
   chart.title = std::string(200, 'x');

@@ -70,11 +70,8 @@ constexpr std::array kGiven{Given{false, false, false}, Given{false, true, true}
 
 class Search {
  public:
-  Search(const Chain& chain, const std::vector<std::int64_t>& costs, int most_segments)
-      : chain_(chain),
-        cost_before_{0},
-        most_segments_(most_segments),
-        layers_(static_cast<int>(chain.layers.size())) {
+  Search(const Chain& chain, const std::vector<std::int64_t>& costs)
+      : chain_(chain), cost_before_{0}, layers_(static_cast<int>(chain.layers.size())) {
     for (const std::int64_t cost : costs) cost_before_.push_back(cost_before_.back() + cost);
     const auto size = static_cast<std::size_t>(layers_) + 1;
     bodies_.resize(size * size * kGiven.size());
@@ -213,8 +210,7 @@ class Search {
     prune(options);
   }
 
-  /// The model from layer `begin` on, whose input is held or not. Where segments are limited,
-  /// `pass` counts them.
+  /// The model from layer `begin` on, whose input is held or not.
   void find_models() {
     std::vector<std::array<Options, 2>> from(static_cast<std::size_t>(layers_) + 1);
     for (const bool held : {false, true}) {
@@ -230,7 +226,7 @@ class Search {
             std::max(chain_.forward + input + layer(begin).running, back_of(begin, held, false));
         const bool holds = holds_output(begin, held);
         for (const Option& o : from[static_cast<std::size_t>(begin) + 1][holds ? 1 : 0]) {
-          options.push_back({o.cost, o.pass, 0, std::max(at, kept(begin, held) + o.back),
+          options.push_back({o.cost, 0, 0, std::max(at, kept(begin, held) + o.back),
                              add_item({begin, begin + 1, kLayer, o.item})});
         }
         bool same = true;
@@ -239,11 +235,9 @@ class Search {
           // The segment itself holds its input until its backward is over.
           for (const Option& s : segment(begin, end, true)) {
             for (const Option& o : from[static_cast<std::size_t>(end)][same ? 1 : 0]) {
-              const bool limited = most_segments_ != kAnyNumber;
-              if (limited && o.pass >= most_segments_) continue;
               const std::int64_t most = std::max({chain_.forward + s.pass, s.back, o.back});
-              options.push_back({s.cost + o.cost, limited ? o.pass + 1 : 0, 0, input + most,
-                                 add_item({begin, end, s.item, o.item})});
+              options.push_back(
+                  {s.cost + o.cost, 0, 0, input + most, add_item({begin, end, s.item, o.item})});
             }
           }
         }
@@ -251,16 +245,12 @@ class Search {
       }
     }
     models_ = from.front();
-    for (Option& o : models_[1]) {
-      o.back = std::max(o.back, chain_.rest);
-      o.pass = 0;
-    }
+    for (Option& o : models_[1]) o.back = std::max(o.back, chain_.rest);
     prune(models_[1]);
   }
 
   const Chain& chain_;
   std::vector<std::int64_t> cost_before_;
-  int most_segments_;
   int layers_;
   std::vector<Item> items_;
   std::vector<Options> bodies_;
@@ -270,7 +260,7 @@ class Search {
 
 }  // namespace
 
-Frontier frontier_of(const Case& c, int most_segments, std::vector<std::int64_t> costs) {
+Frontier frontier_of(const Case& c, std::vector<std::int64_t> costs) {
   if (costs.empty()) costs.assign(c.layers.size(), 1);
   if (costs.size() != c.layers.size() ||
       std::any_of(costs.begin(), costs.end(), [](std::int64_t cost) { return cost <= 0; })) {
@@ -280,7 +270,7 @@ Frontier frontier_of(const Case& c, int most_segments, std::vector<std::int64_t>
   }
   const Geometry geometry = validate(c);
   const Chain chain = chain_of(c, geometry);
-  const Search search(chain, costs, most_segments);
+  const Search search(chain, costs);
   Frontier frontier;
   Case planned = c;
   for (const Option& o : search.models()) {

@@ -17,8 +17,6 @@ struct BestPlan {
   std::int64_t cost = 0;
 };
 
-inline constexpr int kAnyNumber = 1 << 20;
-
 struct Frontier {
   /// From the plain run to the fewest bytes: costs grow, peaks fall.
   std::vector<BestPlan> plans;
@@ -32,11 +30,9 @@ struct Frontier {
 /// costs the layers that its recomputation runs and the plans of the segments in it, and what it
 /// holds adds up. Throws as chain_of() does.
 ///
-/// `most_segments`: of the outermost level; those in them do not count. `costs`: what each further
-/// run of a layer costs, its time, say, by layer; none: 1 each, so that recomputations are counted.
-/// Throws std::invalid_argument if it has another size than the case has layers, or one is not
-/// positive.
-Frontier frontier_of(const Case& c, int most_segments = kAnyNumber,
-                     std::vector<std::int64_t> costs = {});
+/// `costs`: what each further run of a layer costs, its time, say, by layer; none: 1 each, so that
+/// recomputations are counted. Throws std::invalid_argument if it has another size than the case
+/// has layers, or one is not positive.
+Frontier frontier_of(const Case& c, std::vector<std::int64_t> costs = {});
 
 }  // namespace rematch

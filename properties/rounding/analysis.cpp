@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "engine/math/update.h"
+#include "properties/bounds/functions.h"
 #include "properties/layers/layer.h"
 #include "properties/record/case_data.h"
 #include "properties/rounding/losses.h"
-#include "properties/tape/functions.h"
 
 namespace rematch::rounding {
 namespace {
@@ -31,7 +31,7 @@ bool is_determined_case(const Case& c) {
   const bool trial = c.protocol.failure.kind != FailureKind::none;
   return std::all_of(c.layers.begin(), c.layers.end(), [&](const LayerSpec& l) {
     const bool leaves_statistics = trial && trains_in(l, c.protocol.train) && layer_of(l).stateful;
-    return layer_of(l).on_tape != nullptr && !draws_in(l, c.protocol.train) && !leaves_statistics;
+    return layer_of(l).bounds != nullptr && !draws_in(l, c.protocol.train) && !leaves_statistics;
   });
 }
 
@@ -41,7 +41,7 @@ Array exact(const std::vector<double>& values) {
   return array;
 }
 
-/// A plain run of a case on tapes: one for each forward with its backward.
+/// A plain run of a case with bounds: one analysis for each forward with its backward.
 class Run {
  public:
   Run(const Case& c, const Geometry& g, const std::vector<int>& detached)
@@ -100,23 +100,23 @@ class Run {
     return inputs;
   }
 
-  Tape new_tape() const { return {format_of(c_), kMostEdges}; }
+  Bounds new_bounds() const { return {format_of(c_), kMostEdges}; }
 
   struct Forward {
-    explicit Forward(const Run& whole) : run(whole), tape(whole.new_tape()) {
+    explicit Forward(const Run& whole) : run(whole), bounds(whole.new_bounds()) {
       for (const Array& p : whole.parameters_) parameters.push_back(leaves(p));
       for (const Array& b : whole.buffers_) buffers.push_back(leaves(b));
     }
 
     Vars leaves(const Array& numbers) {
       Vars vars;
-      for (const Bounded& n : numbers) vars.push_back(tape.leaf(n));
+      for (const Bounded& n : numbers) vars.push_back(bounds.leaf(n));
       return vars;
     }
 
     Array numbers(const Vars& vars) const {
       Array array;
-      for (const Tape::Var v : vars) array.push_back(tape[v]);
+      for (const Bounds::Var v : vars) array.push_back(bounds[v]);
       return array;
     }
 
@@ -133,7 +133,7 @@ class Run {
       for (int i = 0; i < static_cast<int>(run.c_.layers.size()); ++i) {
         const auto index = static_cast<std::size_t>(i);
         const LayerSpec& spec = run.c_.layers[index];
-        LayerRun l{tape,
+        LayerRun l{bounds,
                    spec,
                    trains_in(spec, train),
                    run.g_.shape_of({i - 1, 0}, Shape(run.c_.input)),
@@ -151,7 +151,7 @@ class Run {
         while (next_buffer < buffers.size() && run.g_.buffers[next_buffer].layer == i) {
           l.buffers.push_back(buffers[next_buffer++]);
         }
-        values.push_back(layer_of(l.spec).on_tape(l));
+        values.push_back(layer_of(l.spec).bounds(l));
         std::copy(l.buffers.begin(), l.buffers.end(),
                   buffers.begin() + static_cast<std::ptrdiff_t>(first));
       }
@@ -159,7 +159,7 @@ class Run {
     }
 
     const Run& run;
-    Tape tape;
+    Bounds bounds;
     std::vector<Vars> parameters;
     std::vector<Vars> buffers;
   };
@@ -184,9 +184,9 @@ class Run {
     }
     std::vector<Array> of_inputs(values.front().size(), Array(values.front().front().size()));
     for (std::size_t k = 0; k < (p_.auxiliary_losses ? outputs.size() : 1); ++k) {
-      const Tape::Var loss = loss_of(f.tape, Forward::value(values, outputs[k]), k);
-      observe(Quantity::loss, step, microbatch, static_cast<int>(k), {f.tape[loss]});
-      const std::vector<Bounded> found = f.tape.gradients(loss);
+      const Bounds::Var loss = loss_of(f.bounds, Forward::value(values, outputs[k]), k);
+      observe(Quantity::loss, step, microbatch, static_cast<int>(k), {f.bounds[loss]});
+      const std::vector<Bounded> found = f.bounds.gradients(loss);
       for (std::size_t i = 0; i < of_inputs.size(); ++i) {
         add(found, values.front()[i], of_inputs[i]);
       }
@@ -201,18 +201,18 @@ class Run {
     for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i] = f.numbers(f.buffers[i]);
   }
 
-  Tape::Var loss_of(Tape& tape, const Vars& output, std::size_t index) {
-    if (index > 0) return mean_squared_error(tape, output, std::vector<double>(output.size(), 0));
+  Bounds::Var loss_of(Bounds& bounds, const Vars& output, std::size_t index) {
+    if (index > 0) return mean_squared_error(bounds, output, std::vector<double>(output.size(), 0));
     const std::vector<double> target = make_target(c_, rows_, targets_).to_vector();
-    return p_.loss == LossKind::mse ? mean_squared_error(tape, output, target)
-                                    : cross_entropy(tape, output, target);
+    return p_.loss == LossKind::mse ? mean_squared_error(bounds, output, target)
+                                    : cross_entropy(bounds, output, target);
   }
 
   /// Adds the gradients of `vars` to a sum, once for each backward, and says whether there are any.
   /// In which order the uses of a parameter and the forwards of a step are added up is open: every
   /// addition is charged for.
   bool add(const std::vector<Bounded>& found, const Vars& vars, Array& sum) const {
-    Tape t = new_tape();
+    Bounds t = new_bounds();
     bool any = false;
     for (std::size_t i = 0; i < vars.size(); ++i) {
       const Bounded g = found[static_cast<std::size_t>(vars[i])];
@@ -233,25 +233,25 @@ class Run {
   }
 
   void clip() {
-    Tape t = new_tape();
+    Bounds t = new_bounds();
     Vars norms;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (g_.parameters[i].frozen || !has_gradient_[i]) continue;
       for (const Bounded& b : gradients_[i]) {
-        const Tape::Var g = t.leaf(b);
+        const Bounds::Var g = t.leaf(b);
         t.plus_product(g, g);
       }
       norms.push_back(root(t, t.sum()));
     }
     if (norms.empty()) return;
-    for (const Tape::Var n : norms) t.plus_product(n, n);
-    const Tape::Var norm = t.plus(root(t, t.sum())).plus(t.leaf({1e-6, 0})).sum();
+    for (const Bounds::Var n : norms) t.plus_product(n, n);
+    const Bounds::Var norm = t.plus(root(t, t.sum())).plus(t.leaf({1e-6, 0})).sum();
     // min(1, f) is 1 - max(0, 1 - f).
-    const Tape::Var most = t.leaf({p_.clip, 0});
-    const Tape::Var factor = t.plus_product(most, reciprocal(t, norm)).sum();
-    const Tape::Var one = t.leaf({1, 0});
-    const Tape::Var below = t.rectified(t.plus(one).plus(factor, -1).sum(), 0);
-    const Tape::Var by = t.plus(one).plus(below, -1).sum();
+    const Bounds::Var most = t.leaf({p_.clip, 0});
+    const Bounds::Var factor = t.plus_product(most, reciprocal(t, norm)).sum();
+    const Bounds::Var one = t.leaf({1, 0});
+    const Bounds::Var below = t.rectified(t.plus(one).plus(factor, -1).sum(), 0);
+    const Bounds::Var by = t.plus(one).plus(below, -1).sum();
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       for (Bounded& b : gradients_[i]) b = t[t.plus_product(t.leaf(b), by).sum()];
     }
@@ -260,19 +260,19 @@ class Run {
   void update(int step) {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (g_.parameters[i].frozen || !has_gradient_[i]) continue;
-      Tape t = new_tape();
+      Bounds t = new_bounds();
       for (std::size_t j = 0; j < parameters_[i].size(); ++j) {
-        const Tape::Var p = t.leaf(parameters_[i][j]);
-        const Tape::Var g = t.leaf(gradients_[i][j]);
+        const Bounds::Var p = t.leaf(parameters_[i][j]);
+        const Bounds::Var g = t.leaf(gradients_[i][j]);
         parameters_[i][j] = p_.optimizer == OptimizerKind::adam ? t[adam(t, p, g, step, i, j)]
                                                                 : t[sgd(t, p, g, step, i, j)];
       }
     }
   }
 
-  Tape::Var sgd(Tape& t, Tape::Var p, Tape::Var g, int step, std::size_t i, std::size_t j) {
+  Bounds::Var sgd(Bounds& t, Bounds::Var p, Bounds::Var g, int step, std::size_t i, std::size_t j) {
     states_[i].resize(parameters_[i].size());
-    Tape::Var direction = g;
+    Bounds::Var direction = g;
     if (p_.momentum != 0 && step > 0) {
       direction = t.plus(t.leaf(states_[i][j]), p_.momentum).plus(g).sum();
     }
@@ -280,21 +280,23 @@ class Run {
     return t.plus(p).plus(direction, -p_.learning_rate).sum();
   }
 
-  Tape::Var adam(Tape& t, Tape::Var p, Tape::Var g, int step, std::size_t i, std::size_t j) {
+  Bounds::Var adam(Bounds& t, Bounds::Var p, Bounds::Var g, int step, std::size_t i,
+                   std::size_t j) {
     constexpr double kFirst = 0.9;
     constexpr double kSecond = 0.999;
     constexpr double kEpsilon = 1e-8;
     states_[i].resize(parameters_[i].size());
     squares_[i].resize(parameters_[i].size());
-    const Tape::Var m = t.plus(t.leaf(states_[i][j]), kFirst).plus(g, 1 - kFirst).sum();
-    const Tape::Var v =
+    const Bounds::Var m = t.plus(t.leaf(states_[i][j]), kFirst).plus(g, 1 - kFirst).sum();
+    const Bounds::Var v =
         t.plus(t.leaf(squares_[i][j]), kSecond).plus_product(g, g, 1 - kSecond).sum();
     states_[i][j] = t[m];
     squares_[i][j] = t[v];
     const double of_first = 1 - math::integer_power(kFirst, step + 1);
     const double of_second = std::sqrt(1 - math::integer_power(kSecond, step + 1));
-    const Tape::Var deviation = t.plus(root(t, v), 1 / of_second).plus(t.leaf({kEpsilon, 0})).sum();
-    const Tape::Var scale = reciprocal(t, deviation);
+    const Bounds::Var deviation =
+        t.plus(root(t, v), 1 / of_second).plus(t.leaf({kEpsilon, 0})).sum();
+    const Bounds::Var scale = reciprocal(t, deviation);
     return t.plus(p).plus_product(m, scale, -p_.learning_rate / of_first).sum();
   }
 

@@ -3,10 +3,10 @@
 #include <optional>
 #include <vector>
 
+#include "properties/bounds/bounds.h"
 #include "properties/case/case.h"
 #include "properties/case/geometry.h"
 #include "properties/record/record.h"
-#include "properties/tape/tape.h"
 
 namespace rematch::rounding {
 

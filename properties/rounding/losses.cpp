@@ -2,11 +2,11 @@
 
 #include <span>
 
-#include "properties/tape/functions.h"
+#include "properties/bounds/functions.h"
 
 namespace rematch::rounding {
 
-Tape::Var mean_squared_error(Tape& t, const Vars& x, const std::vector<double>& target) {
+Bounds::Var mean_squared_error(Bounds& t, const Vars& x, const std::vector<double>& target) {
   Vars r;
   for (std::size_t i = 0; i < x.size(); ++i) {
     r.push_back(t.plus(x[i]).plus(t.leaf({target[i], 0}), -1).sum());
@@ -15,7 +15,7 @@ Tape::Var mean_squared_error(Tape& t, const Vars& x, const std::vector<double>& 
   return t.sum();
 }
 
-Tape::Var cross_entropy(Tape& t, const Vars& x, const std::vector<double>& target) {
+Bounds::Var cross_entropy(Bounds& t, const Vars& x, const std::vector<double>& target) {
   const std::size_t width = x.size() / target.size();
   Vars losses;
   for (std::size_t row = 0; row < target.size(); ++row) {

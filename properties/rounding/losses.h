@@ -2,14 +2,14 @@
 
 #include <vector>
 
-#include "properties/tape/tape.h"
-#include "properties/tape/vars.h"
+#include "properties/bounds/bounds.h"
+#include "properties/bounds/vars.h"
 
 namespace rematch::rounding {
 
 /// The loss of rows of outputs.
-Tape::Var mean_squared_error(Tape& tape, const Vars& x, const std::vector<double>& target);
+Bounds::Var mean_squared_error(Bounds& bounds, const Vars& x, const std::vector<double>& target);
 /// `target`: the class of each row.
-Tape::Var cross_entropy(Tape& tape, const Vars& x, const std::vector<double>& target);
+Bounds::Var cross_entropy(Bounds& bounds, const Vars& x, const std::vector<double>& target);
 
 }  // namespace rematch::rounding

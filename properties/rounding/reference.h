@@ -17,7 +17,7 @@ namespace rematch {
 struct Reference {
   Record run;
   /// bounds[i]: for each element of run.observations[i], how far from it that of a correct
-  /// implementation may be (tape/tape.h); infinite where that is not known.
+  /// implementation may be (bounds/bounds.h); infinite where that is not known.
   std::vector<std::vector<double>> bounds;
 };
 

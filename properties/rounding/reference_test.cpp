@@ -256,11 +256,11 @@ TEST_CASE("nothing is said of a sample that rounding could send around a branch"
 TEST_CASE("near a tie of float8 a number may become either neighbour, elsewhere one") {
   LayerSpec spec = layer("delayed_scaling");
   spec.fp8 = true;
-  rounding::Tape t({0x1p-24, 0x1p-149, 0x1p127}, 1000);
+  rounding::Bounds t({0x1p-24, 0x1p-149, 0x1p127}, 1000);
   const auto in_float8 = [&](double x, double error, double top) {
     rounding::LayerRun run{t, spec, true, Shape{1}, {}, Shape{1}, {{t.leaf({x, error})}}, {}};
     run.buffers = {{t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({0, 0}), t.leaf({top, 0})}};
-    const rounding::Var y = layer_of(spec).on_tape(run)[0][0];
+    const rounding::Var y = layer_of(spec).bounds(run)[0][0];
     // The first is forgotten.
     CHECK(t[run.buffers[0][2]].value == top);
     CHECK(t[run.buffers[0][3]].value == std::fabs(x));

@@ -2,23 +2,17 @@
 
 import json
 import os
-import pickle
-import pickletools
 import re
 import subprocess
 import sys
 
 import pytest
-from cases import chain, segment
-from harness import peak_and_rest
 
 import rematch.__main__ as command
 import rematch.program as program
 
 CHOICES = ("REMATCH_PYTHON", "REMATCH_PYTHON_PYTORCH", "REMATCH_PYTHON_MLX")
 PACKAGE = program.PACKAGE
-VIEWER_READS = {"PROTO", "EMPTY_DICT", "EMPTY_LIST", "BINUNICODE", "LONG1", "SETITEM", "APPEND", "STOP"}
-"""Of the opcodes of pickles, some that PyTorch's MemoryViz.js knows."""
 
 
 @pytest.fixture
@@ -179,30 +173,6 @@ def test_both_spellings_know_the_same_commands():
     apart = {"scenario": "rematch-scenario"}
     there = [name for name in program.COMMANDS if name not in apart or found.with_name(apart[name]).is_file()]
     assert all(f"  {name} " in told or f"rematch {name}" in told for name in (*command.OURS, *there))
-
-
-def test_the_snapshot_of_a_case_is_pytorchs_and_has_the_peaks_that_it_shows(tmp_path):
-    """Here, because Python reads what the program pickles."""
-    if (found := program.program()) is None:
-        pytest.skip("needs the program")
-    file, case = tmp_path / "bytes.pickle", tmp_path / "case.json"
-    kinds = ["tanh", "sigmoid", "tanh"]
-    plan, protocol = {"segments": [segment(0, 2)]}, {"input_requires_grad": True}
-    case.write_text(json.dumps(chain(*kinds, input=(2, 4), plan=plan, protocol=protocol)))
-    ran = run(found, "show", case, "--json", "--snapshot", file)
-    assert ran.returncode == 0, ran.stderr
-    written = file.read_bytes()
-    assert {opcode.name for opcode, _, _ in pickletools.genops(written)} <= VIEWER_READS
-    shown, snapshot = json.loads(ran.stdout), pickle.loads(written)
-    traces = snapshot["device_traces"]
-    assert snapshot["segments"] == [] and len(traces) == 2
-    for name, trace in zip(("plain", "checkpointed"), traces, strict=True):
-        assert peak_and_rest(trace) == (shown[name]["peak_bytes"], {})
-        frames = [frame for entry in trace for frame in entry["frames"]]
-        for index, kind in enumerate(kinds):
-            assert any((f["filename"], f["name"]) == (f"forward: layer {index}", kind) for f in frames)
-        recomputed = {f["filename"] for f in frames if "recomputation" in f["name"]}
-        assert recomputed == (set() if name == "plain" else {"backward: layer 0", "backward: layer 1"})
 
 
 def test_a_command_that_fails_by_itself_is_no_verdict(monkeypatch, capsys):

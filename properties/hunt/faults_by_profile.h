@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "properties/hunt/kills.h"
+#include "properties/hunt/fault_hunts.h"
 #include "properties/hunt/profile.h"
 
 namespace rematch {
 
 /// The outcome of a fault in a profile, if the engine with the fault were the profile's subject.
-struct Sighting {
+struct FaultByProfile {
   const Fault* fault = nullptr;
   /// Number of cases until one had a violation that no entry explains; 0: none had.
   std::uint64_t cases = 0;
@@ -26,13 +26,13 @@ struct Sighting {
 /// Judges each of `faults`, which must run, by each profile: `options.seeds` times `options.cases`
 /// cases, or as many as it takes. One result for each profile, with the faults in their order; all
 /// profiles judge the same runs. A fault that `stop` interrupted is left out.
-std::vector<std::vector<Sighting>> look_for_faults(const std::vector<const Fault*>& faults,
-                                                   const std::vector<Profile>& profiles,
-                                                   const KillOptions& options);
+std::vector<std::vector<FaultByProfile>> judge_faults_by(const std::vector<const Fault*>& faults,
+                                                         const std::vector<Profile>& profiles,
+                                                         const FaultHuntOptions& options);
 
 /// The entry that says of itself, in its field `faults`, that its subject does what the fault does,
 /// and that explained it in most cases; nullptr when there is none: then the profile hides the
 /// fault.
-const KnownDivergence* excluded_by(const Sighting& sighting, const Profile& profile);
+const KnownDivergence* entry_that_names(const FaultByProfile& seen, const Profile& profile);
 
 }  // namespace rematch

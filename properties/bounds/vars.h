@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "engine/tensor/shape.h"
-#include "properties/tape/tape.h"
+#include "properties/bounds/bounds.h"
 
 namespace rematch::rounding {
 
-using Var = Tape::Var;
+using Var = Bounds::Var;
 /// The elements of a tensor, in row-major order.
 using Vars = std::vector<Var>;
 
@@ -30,7 +30,7 @@ Vars map(const Vars& x, const Function& function) {
   return y;
 }
 
-inline Var mean_of(Tape& t, const Vars& x) {
+inline Var mean_of(Bounds& t, const Vars& x) {
   for (const Var v : x) t.plus(v, 1 / static_cast<double>(x.size()));
   return t.sum();
 }

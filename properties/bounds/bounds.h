@@ -22,7 +22,7 @@ struct Format {
   double largest = 0;
 };
 
-/// Thrown by a tape that would grow beyond its limit.
+/// Thrown by an analysis that would grow beyond its limit.
 class TooLarge : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -49,20 +49,20 @@ class TooLarge : public std::runtime_error {
 /// The model leaves out methods that are not stable in the ordinary sense, such as variances
 /// from a difference of large sums; and that fused attention sums gradient * output over features
 /// where the formula sums gradient * probability over keys.
-class Tape {
+class Bounds {
  public:
-  /// A number on the tape.
+  /// A number of the analysis.
   using Var = int;
 
   /// `most_edges`: the limit.
-  Tape(const Format& format, std::size_t most_edges) : format_(format), most_edges_(most_edges) {}
+  Bounds(const Format& format, std::size_t most_edges) : format_(format), most_edges_(most_edges) {}
 
   /// A number that is given.
   Var leaf(Bounded number);
 
   /// Adds `factor` times a, or times a times b, to the sum that sum() ends.
-  Tape& plus(Var a, double factor = 1);
-  Tape& plus_product(Var a, Var b, double factor = 1);
+  Bounds& plus(Var a, double factor = 1);
+  Bounds& plus_product(Var a, Var b, double factor = 1);
   Var sum();
 
   /// A smooth function and its first two derivatives at x.
@@ -120,7 +120,7 @@ class Tape {
   std::vector<Node> nodes_;
   std::vector<Edge> edges_;
   std::size_t first_edge_ = 0;
-  /// The sum that is being made. Other numbers may be put on the tape meanwhile.
+  /// The sum that is being made. Other numbers may come in meanwhile.
   std::vector<Edge> terms_;
   Bounded sum_;
   double magnitude_ = 0;

@@ -1,17 +1,17 @@
-#include "properties/tape/tape.h"
+#include "properties/bounds/bounds.h"
 
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
 #include <random>
 
-#include "properties/tape/functions.h"
+#include "properties/bounds/functions.h"
 
 namespace rematch::rounding {
 namespace {
 
 constexpr Format kFloat{0x1p-24, 0x1p-126, 0x1p127};
 
-Tape float_tape() { return {kFloat, 1 << 16}; }
+Bounds float_bounds() { return {kFloat, 1 << 16}; }
 
 }  // namespace
 
@@ -19,7 +19,7 @@ TEST_CASE("sums of products in float, in any order, stay within their bounds") {
   std::mt19937 random(7);
   std::normal_distribution<float> normal;
   for (int trial = 0; trial < 200; ++trial) {
-    Tape t = float_tape();
+    Bounds t = float_bounds();
     float forward = 0;
     float backward = 0;
     std::vector<float> products;
@@ -41,11 +41,11 @@ TEST_CASE("sums of products in float, in any order, stay within their bounds") {
 }
 
 TEST_CASE("derivatives are those of the chain rule") {
-  Tape t = float_tape();
-  const Tape::Var x = t.leaf({0.5, 0});
-  const Tape::Var y = t.leaf({2, 0});
+  Bounds t = float_bounds();
+  const Bounds::Var x = t.leaf({0.5, 0});
+  const Bounds::Var y = t.leaf({2, 0});
   // sigmoid(x y) + 3 x
-  const Tape::Var z = t.plus(sigmoid(t, t.plus_product(x, y).sum())).plus(x, 3).sum();
+  const Bounds::Var z = t.plus(sigmoid(t, t.plus_product(x, y).sum())).plus(x, 3).sum();
   const double s = 1 / (1 + std::exp(-1.0));
   const std::vector<Bounded> g = t.gradients(z);
   CHECK(std::fabs(g[0].value - (s * (1 - s) * 2 + 3)) < 1e-15);
@@ -55,36 +55,36 @@ TEST_CASE("derivatives are those of the chain rule") {
 }
 
 TEST_CASE("an error of an operand goes through a function with its slope") {
-  Tape t = float_tape();
+  Bounds t = float_bounds();
   const double e = 1e-3;
-  const Tape::Var x = t.leaf({0.3, e});
-  for (const Tape::Var y : {gelu(t, x), silu(t, x), tanh(t, x), sigmoid(t, x), exp(t, x), log(t, x),
-                            reciprocal(t, x), inverse_root(t, x, 0.1), root(t, x)}) {
+  const Bounds::Var x = t.leaf({0.3, e});
+  for (const Bounds::Var y : {gelu(t, x), silu(t, x), tanh(t, x), sigmoid(t, x), exp(t, x),
+                              log(t, x), reciprocal(t, x), inverse_root(t, x, 0.1), root(t, x)}) {
     INFO(y);
     CHECK(t[y].error > 0);
     CHECK(t[y].error < 20 * e);
   }
-  Tape shifted = float_tape();
-  const Tape::Var moved = shifted.leaf({0.3 + e, 0});
+  Bounds shifted = float_bounds();
+  const Bounds::Var moved = shifted.leaf({0.3 + e, 0});
   CHECK(std::fabs(shifted[log(shifted, moved)].value - t[log(t, x)].value) <= t[log(t, x)].error);
   CHECK(std::fabs(shifted[root(shifted, moved)].value - t[root(t, x)].value) <=
         t[root(t, x)].error);
 }
 
 TEST_CASE("within reach of a kink the derivative may be that of either side") {
-  Tape t = float_tape();
-  const Tape::Var x = t.leaf({1e-9, 1e-8});
-  const Tape::Var y = t.rectified(x, 0);
+  Bounds t = float_bounds();
+  const Bounds::Var x = t.leaf({1e-9, 1e-8});
+  const Bounds::Var y = t.rectified(x, 0);
   CHECK(t.gradients(y)[0].error >= 1);
-  const Tape::Var far = t.leaf({1, 1e-8});
+  const Bounds::Var far = t.leaf({1, 1e-8});
   CHECK(t.gradients(t.rectified(far, 0))[static_cast<std::size_t>(far)].error < 1e-5);
   // A magnitude is as far off as the number.
   CHECK(t[t.rectified(t.leaf({-1, 1e-6}), -1)].error > 1e-6);
 
-  Tape pool = float_tape();
-  const Tape::Var a = pool.leaf({1, 1e-7});
-  const Tape::Var b = pool.leaf({1 - 1e-8, 1e-7});
-  const Tape::Var c = pool.leaf({0.5, 1e-7});
+  Bounds pool = float_bounds();
+  const Bounds::Var a = pool.leaf({1, 1e-7});
+  const Bounds::Var b = pool.leaf({1 - 1e-8, 1e-7});
+  const Bounds::Var c = pool.leaf({0.5, 1e-7});
   const std::vector<Bounded> g = pool.gradients(pool.largest({a, b, c}));
   CHECK(g[0].error >= 1);
   CHECK(g[1].error >= 1);
@@ -93,11 +93,11 @@ TEST_CASE("within reach of a kink the derivative may be that of either side") {
 }
 
 TEST_CASE("of what is undecided nothing is said, nor of what depends on it") {
-  Tape t = float_tape();
-  const Tape::Var x = t.leaf({1, 0});
-  const Tape::Var apart = t.leaf({1, 0});
-  const Tape::Var jump = t.undecided({x});
-  const Tape::Var root = t.plus(jump).plus(apart).sum();
+  Bounds t = float_bounds();
+  const Bounds::Var x = t.leaf({1, 0});
+  const Bounds::Var apart = t.leaf({1, 0});
+  const Bounds::Var jump = t.undecided({x});
+  const Bounds::Var root = t.plus(jump).plus(apart).sum();
   CHECK(std::isinf(t[root].error));
   const std::vector<Bounded> g = t.gradients(root);
   CHECK(std::isinf(g[static_cast<std::size_t>(x)].error));
@@ -105,26 +105,26 @@ TEST_CASE("of what is undecided nothing is said, nor of what depends on it") {
 }
 
 TEST_CASE("what does not lead to the root has a derivative without an error") {
-  Tape t = float_tape();
-  const Tape::Var x = t.leaf({1, 0});
-  const Tape::Var unused = t.leaf({1, 0});
+  Bounds t = float_bounds();
+  const Bounds::Var x = t.leaf({1, 0});
+  const Bounds::Var unused = t.leaf({1, 0});
   const std::vector<Bounded> g = t.gradients(t.plus(x).sum());
   CHECK(g[static_cast<std::size_t>(unused)].error == 0);
   CHECK(g[static_cast<std::size_t>(x)].error > 0);
 }
 
 TEST_CASE("of what may overflow nothing is said") {
-  Tape t = float_tape();
-  const Tape::Var x = t.leaf({1e30, 0});
-  const Tape::Var square = t.plus_product(x, x).sum();
+  Bounds t = float_bounds();
+  const Bounds::Var x = t.leaf({1e30, 0});
+  const Bounds::Var square = t.plus_product(x, x).sum();
   CHECK(std::isinf(t[square].error));
-  const Tape::Var zero = t.leaf({0, 0});
+  const Bounds::Var zero = t.leaf({0, 0});
   CHECK(std::isinf(t[t.plus_product(square, zero).sum()].error));
 }
 
-TEST_CASE("a tape does not grow beyond its limit") {
-  Tape t(kFloat, 10);
-  const Tape::Var x = t.leaf({1, 0});
+TEST_CASE("an analysis does not grow beyond its limit") {
+  Bounds t(kFloat, 10);
+  const Bounds::Var x = t.leaf({1, 0});
   for (int i = 0; i < 10; ++i) t.plus(x);
   CHECK_THROWS_AS(t.plus(x), TooLarge);
 }

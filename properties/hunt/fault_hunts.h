@@ -1,10 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +14,7 @@
 
 namespace rematch {
 
-struct KillOptions {
+struct FaultHuntOptions {
   Mix mix = Mix::wide;
   Device device = Device::cpu;
   /// One hunt for each: seeds 1, 2, ...
@@ -30,36 +30,37 @@ struct KillOptions {
 };
 
 /// The outcome of the hunts for one fault.
-struct Kill {
+struct FaultHunts {
   const Fault* fault = nullptr;
-  /// By hunt: how many cases it took; 0: the fault survived.
+  int hunts = 0;
+  /// By hunt that found it: how many cases it took, and the layers of the shrunk case.
   std::vector<std::uint64_t> cases;
-  /// By hunt that found it: layers of the shrunk case.
   std::vector<int> layers;
   /// How many hunts ended at each law.
   std::map<std::string_view, int> laws;
-  double seconds = 0;
 
-  int survived() const;
-  std::uint64_t median_cases() const;
-  std::uint64_t worst_cases() const;
-  int median_layers() const;
-  int worst_layers() const;
+  int survived() const { return hunts - static_cast<int>(cases.size()); }
   /// The laws that hunts ended at, the most frequent first.
   std::vector<std::string_view> laws_by_frequency() const;
 };
 
-/// Hunts each of `faults`, which must run. One that `stop` interrupted is left out.
-std::vector<Kill> hunt_faults(const std::vector<const Fault*>& faults, const KillOptions& options);
+/// The middle one, the smaller of two; 0 for none.
+template <class Number>
+Number median_of(std::vector<Number> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
 
-/// For each fault which laws any of `options.cases` cases of seed 1 violates, in the order of
-/// laws(), whether others are violated before them or not. A case that ends in an error violates
-/// the law about errors and no other.
-struct LawsThatFind {
-  const Fault* fault = nullptr;
-  std::vector<bool> finds;
-};
-std::vector<LawsThatFind> laws_that_find(const std::vector<const Fault*>& faults,
-                                         const KillOptions& options);
+/// 0 for none.
+template <class Number>
+Number largest_of(const std::vector<Number>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+/// Hunts each of `faults`, which must run. One that `stop` interrupted is left out.
+std::vector<FaultHunts> hunt_faults(const std::vector<const Fault*>& faults,
+                                    const FaultHuntOptions& options);
 
 }  // namespace rematch

@@ -1,4 +1,4 @@
-#include "properties/tape/tape.h"
+#include "properties/bounds/bounds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,37 +27,37 @@ double product_error(Bounded a, Bounded b) {
 
 }  // namespace
 
-double Tape::gamma(double steps) const {
+double Bounds::gamma(double steps) const {
   const double share = steps * format_.roundoff;
   return share < 1 ? share / (1 - share) : kInfinity;
 }
 
-double Tape::rounding(int products, double magnitude) const {
+double Bounds::rounding(int products, double magnitude) const {
   // A mean may be divided at the end.
   if (magnitude * products >= format_.largest) return kInfinity;
   const double steps = products + kExtraSteps;
   return gamma(steps) * magnitude + steps * format_.smallest;
 }
 
-void Tape::check_size() const {
+void Bounds::check_size() const {
   if (edges_.size() + terms_.size() < most_edges_) return;
   throw TooLarge("the computation is too large to be analysed");
 }
 
-void Tape::edge(Var from, Bounded derivative) {
+void Bounds::edge(Var from, Bounded derivative) {
   check_size();
   edges_.push_back({from, derivative});
 }
 
-Tape::Var Tape::node(Bounded number) {
+Bounds::Var Bounds::node(Bounded number) {
   number.error = known(number.error);
   nodes_.push_back({number, std::exchange(first_edge_, edges_.size())});
   return static_cast<Var>(nodes_.size()) - 1;
 }
 
-Tape::Var Tape::leaf(Bounded number) { return node(number); }
+Bounds::Var Bounds::leaf(Bounded number) { return node(number); }
 
-Tape& Tape::plus(Var a, double factor) {
+Bounds& Bounds::plus(Var a, double factor) {
   const Bounded x = (*this)[a];
   sum_.value += factor * x.value;
   sum_.error += std::fabs(factor) * x.error;
@@ -68,7 +68,7 @@ Tape& Tape::plus(Var a, double factor) {
   return *this;
 }
 
-Tape& Tape::plus_product(Var a, Var b, double factor) {
+Bounds& Bounds::plus_product(Var a, Var b, double factor) {
   const Bounded x = (*this)[a];
   const Bounded y = (*this)[b];
   const double scale = std::fabs(factor);
@@ -82,7 +82,7 @@ Tape& Tape::plus_product(Var a, Var b, double factor) {
   return *this;
 }
 
-Tape::Var Tape::sum() {
+Bounds::Var Bounds::sum() {
   sum_.error += rounding(products_, magnitude_);
   magnitude_ = 0;
   products_ = 0;
@@ -91,7 +91,7 @@ Tape::Var Tape::sum() {
   return node(std::exchange(sum_, {}));
 }
 
-Tape::Var Tape::smooth(Var x, const Smooth& f) {
+Bounds::Var Bounds::smooth(Var x, const Smooth& f) {
   const double e = (*this)[x].error;
   const auto error = [&](double first, double most_second, double magnitude) {
     if (magnitude >= format_.largest) return kInfinity;
@@ -102,7 +102,7 @@ Tape::Var Tape::smooth(Var x, const Smooth& f) {
   return node({f.value, error(f.first, f.most_second, f.magnitude)});
 }
 
-Tape::Var Tape::rectified(Var x, double slope) {
+Bounds::Var Bounds::rectified(Var x, double slope) {
   const Bounded at = (*this)[x];
   const double factor = at.value > 0 ? 1 : slope;
   // An exact zero is on the side of the slope, by convention.
@@ -113,22 +113,22 @@ Tape::Var Tape::rectified(Var x, double slope) {
   return node({factor * at.value, widest * at.error + rounding * std::fabs(at.value)});
 }
 
-Tape::Var Tape::hooked(Var x, double factor) {
+Bounds::Var Bounds::hooked(Var x, double factor) {
   edge(x, {factor, kExtraSteps * format_.roundoff * std::fabs(factor)});
   return node((*this)[x]);
 }
 
-Tape::Var Tape::rounded(Var x, Bounded to) {
+Bounds::Var Bounds::rounded(Var x, Bounded to) {
   edge(x, {1, 0});
   return node(to);
 }
 
-Tape::Var Tape::undecided(const std::vector<Var>& by) {
+Bounds::Var Bounds::undecided(const std::vector<Var>& by) {
   for (const Var x : by) edge(x, {0, kInfinity});
   return node({0, kInfinity});
 }
 
-Tape::Var Tape::largest(const std::vector<Var>& of) {
+Bounds::Var Bounds::largest(const std::vector<Var>& of) {
   Var best = of.front();
   double bottom = low(best);
   double top = high(best);
@@ -148,7 +148,7 @@ Tape::Var Tape::largest(const std::vector<Var>& of) {
   return node({value, std::max(top - value, value - bottom)});
 }
 
-std::vector<Bounded> Tape::gradients(Var root) const {
+std::vector<Bounded> Bounds::gradients(Var root) const {
   struct Sum {
     double magnitude = 0;
     int terms = 0;

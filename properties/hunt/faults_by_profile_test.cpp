@@ -1,4 +1,4 @@
-#include "properties/hunt/hidden.h"
+#include "properties/hunt/faults_by_profile.h"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -35,19 +35,19 @@ KnownDivergence narrow() {
 
 TEST_CASE("an entry that names a fault explains it and hides no other, and a wide one hides both") {
   const std::vector<Profile> profiles{Profile({wide()}), Profile({narrow()})};
-  KillOptions options;
+  FaultHuntOptions options;
   options.seeds = 1;
   options.cases = 1500;
   // S1 updates the statistics twice, S7 never.
-  const auto seen = look_for_faults({find_fault("S1"), find_fault("S7")}, profiles, options);
-  for (const Sighting& sighting : seen[0]) {
-    CHECK_FALSE(sighting.is_new());
-    CHECK(excluded_by(sighting, profiles[0]) == nullptr);
+  const auto by_profile = judge_faults_by({find_fault("S1"), find_fault("S7")}, profiles, options);
+  for (const FaultByProfile& seen : by_profile[0]) {
+    CHECK_FALSE(seen.is_new());
+    CHECK(entry_that_names(seen, profiles[0]) == nullptr);
   }
-  CHECK_FALSE(seen[1][0].is_new());
-  REQUIRE(excluded_by(seen[1][0], profiles[1]) != nullptr);
-  CHECK(excluded_by(seen[1][0], profiles[1])->id == "statistics");
-  CHECK(seen[1][1].is_new());
+  CHECK_FALSE(by_profile[1][0].is_new());
+  REQUIRE(entry_that_names(by_profile[1][0], profiles[1]) != nullptr);
+  CHECK(entry_that_names(by_profile[1][0], profiles[1])->id == "statistics");
+  CHECK(by_profile[1][1].is_new());
 }
 
 TEST_CASE("an update that is lost is none that happens twice, and that twice is one") {
