@@ -1,15 +1,13 @@
-// The kinds of cells over x[batch, steps, width].
+#include "properties/layers/recurrent.h"
+
 #include <array>
 #include <cmath>
 #include <utility>
 
-#include "engine/math/recurrent.h"
-#include "properties/bounds/functions.h"
 #include "properties/layers/blocks.h"
-#include "properties/layers/layer.h"
+#include "properties/bounds/functions.h"
 
 namespace rematch {
-namespace {
 
 using math::Cell;
 using math::RecurrentShape;
@@ -64,8 +62,6 @@ void draw_recurrent(ModelDraw& m, LayerKind kind) {
   m.append(l);
 }
 
-}  // namespace
-
 namespace rounding {
 namespace {
 
@@ -83,7 +79,7 @@ class Step {
     const std::int64_t k = g * features_ + j;
     for (std::int64_t i = 0; i < width_; ++i) {
       l_.bounds.plus_product(l_.operands[0][at(row_ * width_ + i)],
-                             l_.parameters[0][at(k * width_ + i)]);
+                           l_.parameters[0][at(k * width_ + i)]);
     }
     if (l_.spec.bias) l_.bounds.plus(l_.parameters[2][at(k)]);
   }
@@ -150,7 +146,7 @@ Vars run_steps(LayerRun& l, const Unit& unit) {
   return y;
 }
 
-// Both begin with a state of zeros, which takes no part in sums and products.
+}  // namespace
 
 std::vector<Vars> gru_bounds(LayerRun& l) {
   return {run_steps(l, [](const Step& step, std::int64_t j) { return step.gru_unit(j); })};
@@ -162,37 +158,5 @@ std::vector<Vars> lstm_bounds(LayerRun& l) {
       l, [&](const Step& step, std::int64_t j) { return step.lstm_unit(j, cells[at(j)]); })};
 }
 
-}  // namespace
 }  // namespace rounding
-
-constinit const Layer gru_layer{
-    .name = "gru",
-    .fields = {"features", "bias", "frozen"},
-    .shape = [](ShapeWalk& s) { walk_recurrent(s, Cell::gru); },
-    .facts = [](FactsWriter& w) { recurrent_facts(w, Cell::gru); },
-    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, Cell::gru); },
-    .bounds = rounding::gru_bounds,
-    .has_products = true,
-    .has_parameters = true,
-    .weights = {.sequences = 8},
-    .draw = draw_recurrent,
-    .wide_floor = 1,
-    .on_rows = "linear",
-};
-
-constinit const Layer lstm_layer{
-    .name = "lstm",
-    .fields = {"features", "bias", "frozen"},
-    .shape = [](ShapeWalk& s) { walk_recurrent(s, Cell::lstm); },
-    .facts = [](FactsWriter& w) { recurrent_facts(w, Cell::lstm); },
-    .in_blocks = [](const FactsWriter& w) { return recurrent_in_blocks(w, Cell::lstm); },
-    .bounds = rounding::lstm_bounds,
-    .has_products = true,
-    .has_parameters = true,
-    .weights = {.sequences = 8},
-    .draw = draw_recurrent,
-    .wide_floor = 1,
-    .on_rows = "linear",
-};
-
 }  // namespace rematch

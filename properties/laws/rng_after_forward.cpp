@@ -1,4 +1,3 @@
-// The laws of the random streams, at each moment at which they are read.
 #include <utility>
 
 #include "properties/laws/support.h"
@@ -47,38 +46,6 @@ std::optional<Violation> check_rng_after_forward(const Evidence& e) {
   return std::nullopt;
 }
 
-constexpr std::string_view kRngAfterBackward = "rng-after-backward";
-
-std::optional<Violation> check_rng_after_backward(const Evidence& e) {
-  if (auto violation = compare_streams(e, Moment::after_backward, kRngAfterBackward))
-    return violation;
-  if (!e.forecast.values_comparable) return std::nullopt;
-  const ProtocolSpec& p = e.c.protocol;
-  const int last_microbatch = p.microbatches - 1;
-  Finder forwards(e.checkpointed.streams);
-  for (const StreamReading& r : e.checkpointed.streams) {
-    if (r.moment != Moment::after_backward) continue;
-    const int microbatch = p.forwards_first ? last_microbatch : r.microbatch;
-    const StreamReading* forward = forwards.find([&](const StreamReading& s) {
-      return s.moment == Moment::after_forward && s.step == r.step && s.microbatch == microbatch &&
-             s.stream == r.stream;
-    });
-    if (forward != nullptr && forward->seed == r.seed && forward->offset == r.offset) continue;
-    return Violation{
-        kRngAfterBackward, place_of(r.step, r.microbatch) + ", stream " + std::to_string(r.stream),
-        forward == nullptr ? std::string(kNotRecorded)
-                           : "as after the forward: offset " + std::to_string(forward->offset),
-        "offset " + std::to_string(r.offset)};
-  }
-  return std::nullopt;
-}
-
-constexpr std::string_view kRngAfterStep = "rng-after-step";
-
-std::optional<Violation> check_rng_after_step(const Evidence& e) {
-  return compare_streams(e, Moment::after_step, kRngAfterStep);
-}
-
 }  // namespace
 
 extern const Law rng_after_forward_law;
@@ -90,26 +57,6 @@ const Law rng_after_forward_law{
     .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
     .topic = Topic::randomness,
     .check = check_rng_after_forward,
-    .reads = {Observable::rng_state}};
-
-extern const Law rng_after_backward_law;
-const Law rng_after_backward_law{
-    .name = kRngAfterBackward,
-    .statement =
-        "A backward leaves all random streams as it found them and as the plain run does, whatever "
-        "it recomputes.",
-    .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
-    .topic = Topic::randomness,
-    .check = check_rng_after_backward,
-    .reads = {Observable::rng_state}};
-
-extern const Law rng_after_step_law;
-const Law rng_after_step_law{
-    .name = kRngAfterStep,
-    .statement = "After every step, all random streams are the same as in the plain run.",
-    .harm = "All later random numbers differ, so the run cannot be reproduced or compared.",
-    .topic = Topic::randomness,
-    .check = check_rng_after_step,
     .reads = {Observable::rng_state}};
 
 }  // namespace rematch
