@@ -25,6 +25,7 @@ struct FaultsArguments {
   std::string jobs;
   std::string readme;
   std::string check;
+  bool json = false;
 };
 
 std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
@@ -112,7 +113,7 @@ int judge_by_profiles(const FaultsArguments& a, const std::vector<const Fault*>&
     reports[i].faults = std::move(by_profile[i]);
     hidden += reports[i].hidden();
   }
-  print_out(text_of(reports));
+  print_out(a.json ? json_of(reports).dump(2) + "\n" : text_of(reports));
   if (o.stop->load()) {
     print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
@@ -145,7 +146,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   if (!file.empty()) with_report(readme, "");
 
   const auto started = Clock::now();
-  StatusLine status(false);
+  StatusLine status(a.json);
   o.progress = [&](std::size_t done) {
     const double seconds = std::chrono::duration<double>(Clock::now() - started).count();
     const double part = static_cast<double>(done) / static_cast<double>(chosen.size());
@@ -154,7 +155,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   if (!a.profiles.empty()) return judge_by_profiles(a, chosen, o, status);
   report.faults = hunt_faults(chosen, o);
   status.clear();
-  print_out(text_of(report));
+  print_out(a.json ? json_of(report).dump(2) + "\n" : text_of(report));
   if (o.stop->load()) {
     print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
@@ -193,6 +194,7 @@ void declare_faults(Command& command) {
       .excludes(readme)
       .excludes(one)
       .excludes(profile);
+  command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }
 

@@ -164,4 +164,41 @@ std::string text_of(const std::vector<ProfileReport>& reports) {
   return text;
 }
 
+nlohmann::ordered_json json_of(const FaultsReport& report) {
+  nlohmann::ordered_json j{{"mix", to_string(report.options.mix)},
+                           {"seeds", report.options.seeds},
+                           {"budget", report.options.cases},
+                           {"survived", report.survivors()},
+                           {"faults", nlohmann::ordered_json::array()}};
+  for (const FaultHunts& f : report.faults) {
+    j["faults"].push_back({{"id", f.fault->id},
+                           {"statement", f.fault->statement},
+                           {"hunts", f.hunts},
+                           {"survived", f.survived()},
+                           {"cases", f.cases},
+                           {"layers", f.layers},
+                           {"laws", f.laws},
+                           {"threads", f.fault->threads}});
+  }
+  return j;
+}
+
+nlohmann::ordered_json json_of(const std::vector<ProfileReport>& reports) {
+  nlohmann::ordered_json j = nlohmann::ordered_json::array();
+  for (const ProfileReport& report : reports) {
+    nlohmann::ordered_json faults = nlohmann::ordered_json::array();
+    for (const FaultByProfile& f : report.faults) {
+      const KnownDivergence* entry = entry_that_names(f, report.known);
+      const bool known = !f.is_new() && entry != nullptr;
+      faults.push_back({{"id", f.fault->id},
+                        {"is", f.is_new() ? "new" : known ? "known" : "hidden"},
+                        {"cases", f.cases},
+                        {"law", f.law},
+                        {"entry", known ? entry->id : ""}});
+    }
+    j.push_back({{"profile", report.profile}, {"hidden", report.hidden()}, {"faults", faults}});
+  }
+  return j;
+}
+
 }  // namespace rematch::cli

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct FaultsReport {
 };
 
 std::string text_of(const FaultsReport& report);
+nlohmann::ordered_json json_of(const FaultsReport& report);
 /// Tables of properties/faults/README.md: faults that are found, and those that are not run.
 std::string markdown_of(const FaultsReport& report);
 
@@ -36,5 +38,6 @@ struct ProfileReport {
 
 /// A table of every fault for each profile; of several profiles only what is not found as new.
 std::string text_of(const std::vector<ProfileReport>& reports);
+nlohmann::ordered_json json_of(const std::vector<ProfileReport>& reports);
 
 }  // namespace rematch::cli

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "engine/build/build_info.h"
 #include "properties/case/nearest.h"
@@ -25,13 +26,14 @@ constexpr std::string_view kFooter =
 Examples:
   rematch scenario
   rematch scenario last_segment --svg pictures
-  rematch scenario --all)";
+  rematch scenario --all --json)";
 
 struct Arguments {
   std::vector<std::string> names;
   std::string svg;
   std::string readme;
   bool all = false;
+  bool json = false;
 };
 
 fs::path made_folder(std::string_view option, const fs::path& folder) {
@@ -74,11 +76,27 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
 }
 
 Report run_one(const Scenario& scenario, const std::atomic<bool>& stop) {
+  cli::StatusLine status(false);
+  status.show(0, std::nullopt, fmt::format("{} runs", scenario.name));
   Options options;
   options.stop = [&] { return stop.load(); };
   Report report;
   scenario.run(options, report);
   return report;
+}
+
+nlohmann::ordered_json json_of(const Scenario& scenario, const Report& report) {
+  nlohmann::ordered_json claims = nlohmann::ordered_json::array();
+  for (const Report::Item& item : report.items()) {
+    if (const Claim* claim = std::get_if<Claim>(&item)) {
+      claims.push_back({{"holds", claim->holds}, {"sentence", claim->sentence}});
+    }
+  }
+  return {{"name", scenario.name},
+          {"question", scenario.question},
+          {"answer", scenario.answer},
+          {"in_pytorch", scenario.in_pytorch.text},
+          {"claims", claims}};
 }
 
 int list() {
@@ -104,6 +122,7 @@ int run(const Arguments& a) {
 
   const cli::Paint paint(cli::colour_wanted(1));
   std::vector<std::string> digests;
+  nlohmann::ordered_json told = nlohmann::ordered_json::array();
   int claims = 0;
   int failed = 0;
   for (const Scenario* scenario : stories) {
@@ -113,7 +132,9 @@ int run(const Arguments& a) {
     failed += report.failed();
     if (!pages.empty()) write_page(pages, *scenario, report);
     digests.push_back(digest(*scenario, report));
-    if (a.readme.empty()) {
+    if (a.json) {
+      told.push_back(json_of(*scenario, report));
+    } else if (a.readme.empty()) {
       cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1)) + "\n");
     }
   }
@@ -122,6 +143,10 @@ int run(const Arguments& a) {
     cli::write_text(fs::path(a.readme) / "README.md", readme(scenarios()));
     cli::write_text(fs::path(a.readme) / "approved.json",
                     fmt::format("{{\n{}\n}}\n", fmt::join(digests, ",\n")));
+  }
+  if (a.json) {
+    cli::print_out(told.dump(2) + "\n");
+    return failed > 0 ? cli::kBroken : interrupted ? cli::kInterrupted : cli::kHeld;
   }
   if (!pages.empty()) {
     cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
@@ -141,6 +166,7 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("name", a.names, "Scenarios to run; without a name, lists them")
       ->type_name("NAME");
   app.add_flag("--all", a.all, "Run every scenario");
+  app.add_flag("--json", a.json, "Claims and answers as JSON instead of text");
   app.add_option("--svg", a.svg,
                  "Also write the charts, and the report as Markdown, into this folder")
       ->type_name("DIR");
