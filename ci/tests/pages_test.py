@@ -132,7 +132,7 @@ def help_of(command, known={}):
         # A program beside it, whose options are its own.
         known[command] = Anything()
     package = ROOT / "properties/python/rematch"
-    if command not in known and any((folder / command).is_dir() for folder in (package, package / "frameworks")):
+    if command not in known and ((package / "frameworks" / command).is_dir() or (package / "cli" / f"{command}.py").exists()):
         # In Python; its help would take the import of PyTorch.
         known[command] = Anything()
     if command not in known:

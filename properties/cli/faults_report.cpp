@@ -191,7 +191,9 @@ nlohmann::ordered_json json_of(const std::vector<ProfileReport>& reports) {
       const KnownDivergence* entry = entry_that_names(f, report.known);
       const bool known = !f.is_new() && entry != nullptr;
       faults.push_back({{"id", f.fault->id},
-                        {"is", f.is_new() ? "new" : known ? "known" : "hidden"},
+                        {"is", f.is_new() ? "new"
+                               : known    ? "known"
+                                          : "hidden"},
                         {"cases", f.cases},
                         {"law", f.law},
                         {"entry", known ? entry->id : ""}});

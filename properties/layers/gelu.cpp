@@ -1,5 +1,5 @@
-#include "properties/layers/layer.h"
 #include "properties/bounds/functions.h"
+#include "properties/layers/layer.h"
 
 namespace rematch {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "properties/layers/blocks.h"
 #include "properties/bounds/functions.h"
+#include "properties/layers/blocks.h"
 
 namespace rematch {
 
@@ -79,7 +79,7 @@ class Step {
     const std::int64_t k = g * features_ + j;
     for (std::int64_t i = 0; i < width_; ++i) {
       l_.bounds.plus_product(l_.operands[0][at(row_ * width_ + i)],
-                           l_.parameters[0][at(k * width_ + i)]);
+                             l_.parameters[0][at(k * width_ + i)]);
     }
     if (l_.spec.bias) l_.bounds.plus(l_.parameters[2][at(k)]);
   }
