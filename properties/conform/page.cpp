@@ -154,6 +154,7 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
     d.id = entry.id;
     d.why = entry.why;
     d.reported = entry.reported;
+    d.shown_by = entry.script;
     d.since = entry.since;
     for (const auto& [by, cases] : result.violated) {
       if (by.second == finding.known) d.laws[std::string(laws()[by.first].name)] = cases;

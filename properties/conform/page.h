@@ -56,7 +56,8 @@ struct Divergence {
   /// Id of the profile's entry; for a new one its law and a number: "outputs-1".
   std::string id;
   std::string why;       ///< From the entry; empty for a new one.
-  std::string reported;  ///< May be empty, as the next one.
+  std::string reported;  ///< May be empty, as the next ones.
+  std::string shown_by;  ///< KnownDivergence::script.
   std::string since;
   std::uint64_t cases = 0;
   /// In how many cases it violates each law.

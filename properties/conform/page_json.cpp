@@ -23,6 +23,7 @@ Json json_of(const Divergence& d) {
   Json j{{"id", d.id}, {"mark", to_string(d.mark)}, {"cases", d.cases}};
   if (!d.why.empty()) j["why"] = d.why;
   if (!d.reported.empty()) j["reported"] = d.reported;
+  if (!d.shown_by.empty()) j["shown_by"] = d.shown_by;
   if (!d.since.empty()) j["since"] = d.since;
   j["harm"] = to_string(d.harm());
   j["laws"] = d.laws;

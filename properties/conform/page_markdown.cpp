@@ -34,14 +34,27 @@ std::string code(std::string_view text) {
   return "`" + inner + "`";
 }
 
-/// Whether a bug was reported, or what says so of a limit, and since when. A text from elsewhere
-/// may be no address.
+/// What trackers know of a bug, or who says so of a limit, since when, and the script that shows
+/// it. A text from elsewhere may hold no address.
 std::string report(const Divergence& d) {
-  const bool is_web = d.reported.starts_with("https://") &&
-                      d.reported.find_first_of(" ()<>\n|") == std::string::npos;
+  const std::size_t begin = std::min(d.reported.find("https://"), d.reported.size());
+  const std::string address = d.reported.substr(begin);
+  std::string words = d.reported.substr(0, begin);
+  while (words.ends_with(' ')) words.pop_back();
+  const bool is_web =
+      !address.empty() && address.find_first_of(" ()<>\n|") == std::string::npos;
   const bool is_bug = d.mark == Mark::known;
   std::string text = is_bug ? "not reported" : "";
-  if (is_web) text = fmt::format("[{}]({})", is_bug ? "reported" : "see", d.reported);
+  if (is_web) {
+    text = fmt::format("[{}]({})",
+                       !words.empty() ? plain(words) : is_bug ? "reported" : "see", address);
+  } else if (address.empty() && !words.empty()) {
+    text = plain(words);
+  }
+  if (d.shown_by.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_/") == std::string::npos &&
+      !d.shown_by.empty()) {
+    text += fmt::format("{}[script](bugs/{}.py)", text.empty() ? "" : ", ", d.shown_by);
+  }
   if (!d.since.empty()) text += (text.empty() ? "since " : ", since ") + plain(d.since);
   return text.empty() ? "" : fmt::format(" ({})", text);
 }

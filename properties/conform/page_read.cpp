@@ -90,6 +90,7 @@ Divergence read_divergence(JsonFields fields) {
   d.id = text_at(fields, "id");
   d.why = text_at(fields, "why");
   d.reported = text_at(fields, "reported");
+  d.shown_by = text_at(fields, "shown_by");
   d.since = text_at(fields, "since");
   fields.read("cases", d.cases);
   for_each_field(fields, "laws",

@@ -116,6 +116,19 @@ TEST_CASE("both forms of a page say what each implementation does with each law"
   CHECK(json["subjects"][1]["problem"] == page.columns[1].problem);
 }
 
+TEST_CASE("a page says what trackers know of a bug, and names the script that shows it") {
+  Page page = example_page();
+  const auto told = [&](const char* reported) {
+    page.columns[0].divergences[1].reported = reported;
+    page.columns[0].divergences[1].shown_by = "pytorch/slow";
+    return page_markdown(page);
+  };
+  CHECK(contains(told("near https://example.org/1"),
+                 "([near](https://example.org/1), since 2.9, [script](bugs/pytorch/slow.py))"));
+  CHECK(contains(told("by design"), "(by design, since 2.9, [script]"));
+  CHECK(contains(told(""), "(not reported, since 2.9, [script]"));
+}
+
 TEST_CASE("the JSON has one law or divergence a line, and a line for each implementation") {
   const Page page = example_page();
   const std::string json = page_json(page);

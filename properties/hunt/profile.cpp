@@ -45,6 +45,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("id", entry.id, kLongestProfileText);
   fields.read("why", entry.why, kLongestProfileText);
   fields.read("reported", entry.reported, kLongestProfileText);
+  fields.read("script", entry.script, kLongestProfileText);
   fields.read("since", entry.since, kLongestProfileText);
   fields.read("promised", entry.promised);
   fields.read("drops_nothing", entry.drops_nothing);
@@ -205,7 +206,10 @@ bool is_reached(const KnownDivergence& entry, const Violation& v, const Site& si
 
 std::string KnownDivergence::report() const {
   std::string text = promised ? "not reported" : "";
-  if (!reported.empty()) text = (promised ? "reported: " : "see ") + reported;
+  if (!reported.empty()) {
+    const bool is_address = reported.starts_with("https://") || !promised;
+    text = (is_address ? promised ? "reported: " : "see " : "") + reported;
+  }
   if (!since.empty()) text += (text.empty() ? "since " : ", since ") + since;
   return text;
 }

@@ -64,8 +64,11 @@ struct KnownDivergence {
   std::vector<std::string> faults = {};
   /// Reason, one sentence.
   std::string why;
-  /// Address of the report of a bug, or of what says so of a limit. Empty: of a bug, not reported.
+  /// What trackers know of a bug, or who says so of a limit: an address, maybe behind a word
+  /// ("known", "near"), or "by design", "documented", "not found 2026-11". Empty: not reported.
   std::string reported = {};
+  /// Of a bug that is silent: the script that shows it in the framework alone, as "keras/remat".
+  std::string script = {};
   /// First version in which it was measured. Empty: not dated.
   std::string since = {};
   /// false: a documented limit, which the implementation states or which follows from what it

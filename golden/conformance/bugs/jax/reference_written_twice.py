@@ -4,11 +4,9 @@ The recomputation reads the reference as the forward left it, and writes to it a
 the outputs, and the value moves on twice.
 
 severity: silent, wrong gradients and values
-entries: jax:reference-written-twice
 versions: jax
 promise: "running this program should print 2.0 and not 3.0" (jax-ml/jax#33050, merged)
 cause: jax/_src/ad_checkpoint.py: effects on references are part of what is computed again
-thread: near https://github.com/jax-ml/jax/pull/33050
 """
 
 import sys

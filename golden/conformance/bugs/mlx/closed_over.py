@@ -1,11 +1,9 @@
 """mx.checkpoint: what the function closes over gets no gradient through it, or zeros.
 
 severity: silent, no gradient
-entries: mlx:closed-over-arrays-frozen, mlx:parameters-closed-over
 versions: mlx
 promise: "with respect to the inputs of the callable" (documentation of mx.checkpoint), so that this is a limit
 cause: mlx/transforms.cpp, checkpoint(): differentiates by the arguments alone
-thread: documented in the docstring of mx.checkpoint
 """
 
 import sys

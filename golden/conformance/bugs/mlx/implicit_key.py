@@ -4,11 +4,9 @@ What draws from mx.random.state draws anew in the recomputation: the gradient be
 the random state moves on twice.
 
 severity: silent, wrong gradients
-entries: mlx:implicit-key-moves-on
 versions: mlx
 promise: none about random numbers in the documentation of mx.checkpoint; without it the gradient has the output's mask
 cause: mlx/transforms.cpp, checkpoint(): calls the function again, and keeps no random state
-searched: 2026-08
 """
 
 import sys

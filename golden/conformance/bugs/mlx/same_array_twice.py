@@ -1,11 +1,9 @@
 """mx.checkpoint loses a gradient if the function returns one array twice.
 
 severity: silent, wrong gradients
-entries: mlx:same-array-returned-twice
 versions: mlx
 promise: none; without mx.checkpoint both gradients are added
 cause: mlx/transforms.cpp, vjp(): cotangents are kept by the array that they belong to
-searched: 2026-08
 """
 
 import sys

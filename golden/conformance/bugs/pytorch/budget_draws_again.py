@@ -3,10 +3,8 @@
 The partitioner recomputes the draw itself, as if it were any other operator, and the backward moves the random state on.
 
 severity: silent, wrong gradients
-entries: pytorch:budget-draws-again
 promise: none in the documentation; every other way to recompute draws the same numbers
 cause: torch/_functorch/partitioners.py: the knapsack chooses among all nodes, also those that draw
-thread: reported https://github.com/pytorch/pytorch/issues/190717
 """
 
 import sys

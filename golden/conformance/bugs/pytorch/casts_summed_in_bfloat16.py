@@ -4,11 +4,9 @@ The uses share one cast, whose gradient is a sum in bfloat16. This is the plain 
 itself, so that its gradient is the better one, and the two differ.
 
 severity: silent, gradients off by rounding
-entries: pytorch:cast-cache-sums-in-bfloat16
 promise: "ops run in an op-specific dtype chosen by autocast to improve performance while maintaining accuracy" (docstring
     of torch.autocast)
 cause: aten/src/ATen/autocast_mode.cpp, cached_cast: one cast for all uses
-searched: 2026-11
 """
 
 import sys

@@ -5,11 +5,9 @@ and the recomputation of an earlier one then leaves out a cast. What the policy 
 number, so that each later cast is that of another weight.
 
 severity: silent, wrong gradients
-entries: pytorch:cast-cache-under-nested-policy
 promise: "ops run in an op-specific dtype chosen by autocast to improve performance while maintaining accuracy" (docstring
     of torch.autocast); the gradient without a checkpoint
 cause: torch/utils/checkpoint.py, _CachedTorchDispatchMode: func_counter counts calls, which the cache of casts changes
-thread: near https://github.com/pytorch/pytorch/issues/193338
 """
 
 import sys

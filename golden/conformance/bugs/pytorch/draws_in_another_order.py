@@ -4,11 +4,8 @@ A dropout behind a convolution in a checkpointed segment, and another one behind
 order, so that both masks differ from the eager ones.
 
 severity: silent, other masks
-entries: pytorch:draws-in-another-order
 promise: "fallback to eager for random/dropout, this is slow but useful for debugging" (torch/_inductor/config.py)
 cause: torch/_functorch/partitioners.py and the scheduler: nothing orders draws of a checkpointed part among others
-thread: known https://github.com/pytorch/pytorch/issues/181136
-thread: known https://github.com/pytorch/pytorch/issues/192635
 """
 
 import sys

@@ -4,11 +4,9 @@ The forward of a reentrant segment runs without gradients, and autocast caches t
 recomputation takes that cast, which has no graph. Without fully_shard() the weight is a leaf that the cache knows how to treat.
 
 severity: silent, no gradient
-entries: pytorch:cast-without-gradient-in-nested-segments
 versions: torch 2.15.0
 promise: none for the reentrant variant under FSDP2; without fully_shard() the gradient is there
 cause: aten/src/ATen/autocast_mode.cpp, cached_cast: keeps casts across changes of the grad mode
-thread: near https://github.com/pytorch/pytorch/issues/148831
 """
 
 import sys

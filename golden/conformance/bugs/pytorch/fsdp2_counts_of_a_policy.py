@@ -5,12 +5,9 @@ the unit calls aten.clone itself, behind its forward, and not in a recomputation
 that of x, takes the place of the unit's, and the second one finds what the first one made. Four ranks on the CPU.
 
 severity: silent, wrong gradients
-entries: pytorch:calls-of-a-unit-counted-by-a-policy
 versions: torch 2.15.0
 promise: none; without fully_shard() the gradient is right
 cause: torch/utils/checkpoint.py: func_counter counts calls of operators that FSDP2 makes, too
-thread: known https://github.com/pytorch/pytorch/pull/185178
-thread: known https://github.com/pytorch/pytorch/pull/196862
 """
 
 import sys

@@ -4,7 +4,6 @@ What a hook packs is wrapped instead of the tensor. save_on_cpu() packs a tuple,
 that is written in place is taken for the product. Without the option the same code is refused.
 
 severity: silent, wrong gradients
-entries: pytorch:kept-and-written-unnoticed
 promise: "By default, an error is raised if any tensors cached by selective activation checkpoint are mutated" (docstring of
     create_selective_checkpoint_contexts)
 cause: torch/utils/checkpoint.py, _VersionWrapper.__init__: version is None for what is no tensor

@@ -4,11 +4,9 @@ The policy saves the first dropout. The recomputation starts from the random sta
 instead of drawing it, and the second operator then draws the numbers that were the first one's.
 
 severity: silent, wrong gradients
-entries: pytorch:kept-draw-before-draw
 promise: "checkpointed passes making use of RNG (through dropout for example) have deterministic output as compared to
     non-checkpointed passes" (note in the documentation of torch.utils.checkpoint)
 cause: torch/utils/checkpoint.py, _CachedTorchDispatchMode.__torch_dispatch__: returns the saved result, draws nothing
-searched: 2026-11
 """
 
 import sys

@@ -5,12 +5,9 @@ its own. The check of cached tensors compares the counter of the saved tensor, s
 writes, and the recomputation takes the written values for the product.
 
 severity: silent, wrong gradients
-entries: pytorch:kept-product-written, pytorch:kept-and-written-unnoticed, pytorch:kept-view-written
 promise: "By default, an error is raised if any tensors cached by selective activation checkpoint are mutated" (docstring of
     create_selective_checkpoint_contexts)
 cause: torch/utils/checkpoint.py, _VersionWrapper.get_val: compares _version of the saved tensor alone
-thread: near https://github.com/pytorch/pytorch/issues/96319
-thread: near https://github.com/pytorch/pytorch/issues/119590
 """
 
 import sys

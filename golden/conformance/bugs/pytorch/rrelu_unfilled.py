@@ -4,12 +4,10 @@ rrelu_with_noise saves an empty tensor, and fills it afterwards. Early stop ends
 saved, ahead of the filling. A policy that saves the operator keeps what it returns, and not the noise that it writes.
 
 severity: silent, wrong gradients
-entries: pytorch:rrelu-unfilled
 promise: "checkpointed passes making use of RNG (through dropout for example) have deterministic output as compared to
     non-checkpointed passes" (note in the documentation of torch.utils.checkpoint)
 cause: torch/utils/checkpoint.py, _recomputation_hook: stops at the pack of the noise; arguments that a saved operator writes
     are not kept
-thread: reported https://github.com/pytorch/pytorch/issues/193671
 """
 
 import sys

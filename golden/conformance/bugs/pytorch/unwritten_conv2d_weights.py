@@ -4,11 +4,9 @@ Seen with a 3x3 kernel, stride 2 and padding 1 on one pixel: NaN in 244 of 300 e
 ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16. The same in float32 is the control. No checkpoint is needed.
 
 severity: silent, wrong gradients
-entries: pytorch:unwritten-memory-in-a-bfloat16-convolution
 versions: torch 2.15.0
 promise: equal runs on one thread are equal
 cause: oneDNN's weight gradient for AMX
-searched: 2026-11
 """
 
 import itertools

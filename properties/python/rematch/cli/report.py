@@ -7,11 +7,14 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from rematch.cli import parser_of, refuse
+from rematch.program import PACKAGE
 
 FOLDER = Path("golden/conformance/bugs")
 """Where a checkout has the scripts: one folder for each framework."""
@@ -40,22 +43,41 @@ SECTIONS = {
 }
 """The sections of bug-report.yml or its like, for the text, the script, its output and the versions."""
 
-KEYS = ("severity", "entries", "versions", "promise", "cause", "thread", "searched")
+KEYS = ("severity", "versions", "promise", "cause", "thread", "searched")
 
 
 @dataclass
 class Bug:
-    """What the docstring of a script says."""
+    """What the docstring of a script says, and the entries of profiles that name it."""
 
     name: str
     title: str
     text: str
     facts: dict[str, list[str]] = field(default_factory=dict)
+    entries: dict[str, str] = field(default_factory=dict)
+    """What each of these entries says of trackers, by "framework:id"."""
 
     @property
     def state(self) -> str:
-        """What trackers know of it: "known https://...", or when somebody searched there in vain."""
-        return "; ".join(self.facts.get("thread", [])) or f"not found ({', '.join(self.facts.get('searched', []))})"
+        """What trackers know of it: "near https://...", or when somebody searched there in vain."""
+        searched = [f"not found {date}" for date in self.facts.get("searched", [])]
+        return "; ".join({**dict.fromkeys(self.facts.get("thread", searched)), **dict.fromkeys(self.entries.values())})
+
+
+def entries() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields the known differences of all profiles, each with its name, as "framework:id"."""
+    for file in sorted((PACKAGE / "frameworks").glob("*/profile*.json")):
+        for entry in json.loads(file.read_text(encoding="utf-8")).get("known", []):
+            yield f"{file.parent.name}:{entry['id']}", entry
+
+
+def _states(name: str) -> dict[str, str]:
+    states = {}
+    for entry_name, entry in entries():
+        if entry.get("script") == name:
+            state = entry.get("reported", "not reported")
+            states[entry_name] = f"reported {state}" if state.startswith("https:") else state
+    return states
 
 
 def read(file: Path) -> Bug:
@@ -73,7 +95,8 @@ def read(file: Path) -> Bug:
             last[-1] += f" {line.strip()}"
         else:
             text.append(line)
-    bug = Bug(f"{file.parent.name}/{file.stem}", title, "\n".join(text).strip(), facts)
+    name = f"{file.parent.name}/{file.stem}"
+    bug = Bug(name, title, "\n".join(text).strip(), facts, _states(name))
     if absent := [key for key in ("severity", "promise", "cause") if key not in facts]:
         raise ValueError(f"{file}: its docstring has no line {absent[0]!r}")
     return bug
@@ -98,7 +121,7 @@ def _versions(bug: Bug) -> str:
 def _told(bug: Bug, script: str, output: str, here: str) -> str:
     framework = bug.name.partition("/")[0]
     described, reproduced, logged, versions = SECTIONS.get(framework, SECTIONS["pytorch"])
-    facts = [f"- {key}: {value}" for key in KEYS[3:5] for value in bug.facts[key]]
+    facts = [f"- {key}: {value}" for key in ("promise", "cause") for value in bug.facts[key]]
     return "\n".join([
         f"{POLICY}{POLICIES.get(framework, '')}\n",
         f"# {bug.title}\n",

@@ -94,6 +94,8 @@ def _held(place: Any, name: str) -> list[tuple[Any, Any]]:
         parts = [(value, key) for key, part in parts_of(value) if isinstance(part, _VALUES)]
         return parts if len(parts) <= _MOST_PARTS else []
     return [(place, name)] if isinstance(value, (*_VALUES, dict, list)) else []
+
+
 _VALUES = (Tensor, bool, int, float, str, type(None))
 _EMPTY = nn.Module()
 _MOST_PARTS = 8

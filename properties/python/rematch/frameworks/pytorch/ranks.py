@@ -210,7 +210,9 @@ class Ranks:
         process.join(GRACE)
         code = process.exitcode
         where = self._frames(rank)
-        return (f"killed by signal {-code}" if code and code < 0 else f"exit status {code}") + f" in {where}" * bool(where)
+        return (f"killed by signal {-code}" if code and code < 0 else f"exit status {code}") + f" in {where}" * bool(
+            where
+        )
 
     def _stack(self, rank: int, deadline: float) -> str:
         """Where a rank is, innermost call first."""
