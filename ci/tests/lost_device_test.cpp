@@ -244,7 +244,8 @@ TEST_CASE("ci/test-gpu runs the sanitizer's tools one after another, on kernels 
   CHECK(contains(calls, "gpu_planted uninitialised"));
 
   machine.add("compute-sanitizer", "exit 0");
-  check(machine.test("--sanitize"), 1, {"memcheck does not report the out-of-bounds that is planted"});
+  check(machine.test("--sanitize"), 1,
+        {"memcheck does not report the out-of-bounds that is planted"});
   machine.add("compute-sanitizer", "echo '========= Error: Device not supported.'; exit 0");
   const Outcome refused = machine.test("--sanitize");
   check(refused, 1, {"compute-sanitizer cannot watch this device"});

@@ -16,7 +16,6 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "engine/random/philox.h"
-#include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
@@ -117,44 +116,6 @@ TEST_CASE_METHOD(LedgerScope, "sums over more rows than are worked on at a time 
   CHECK(router.grad().to_vector() == Values{0, 0});
   CHECK(x.grad().at(0) == 3);
   CHECK(x.grad().at(kRows - 1) == 5);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a mixture's gradients are its differences") {
-  const std::int64_t top = GENERATE(1, 2);
-  const double jitter = GENERATE(0.0, 0.25);
-  const std::int64_t features = 3;
-  const Tensor x = values_off_zero({2, 2, features}, 1);
-  const Tensor router = values_off_zero({4, features}, 2);
-  const Tensor experts = values_off_zero({4, features, features}, 3);
-  const auto run = [&](const Tensors& in) {
-    ambient().streams.seed(11);
-    Tensor load = no_load(4);
-    return Tensors{moe(in[0], in[1], in[2], load, {.top = top, .jitter = jitter})};
-  };
-  // A step of 2^-17 moves a logit by less than 2^-16, so no decision may be that close.
-  ambient().streams.seed(11);
-  const PhiloxStream words{11, 0};
-  const Tensor logits = linear(x, router);
-  for (std::int64_t row = 0; row < 4; ++row) {
-    Values sorted;
-    for (std::int64_t e = 0; e < 4; ++e) {
-      const std::int64_t i = 4 * row + e;
-      sorted.push_back(logits.at(i) +
-                       jitter * uniform_double(words.word(static_cast<std::uint64_t>(i))));
-    }
-    std::ranges::sort(sorted, std::ranges::greater{});
-    REQUIRE(sorted[static_cast<std::size_t>(top) - 1] - sorted[static_cast<std::size_t>(top)] >
-            0x1p-14);
-  }
-  // Along one element, logits move at rates that differ by at most d = 3, so |p'| <= d p,
-  // |p''| <= d^2 p and |p'''| <= 5/2 d^3 p; an expert's output is at most `most`, and moves at 3/2.
-  const double d = 3;
-  const double most = 3 * 2.25;
-  const auto chosen = static_cast<double>(top);
-  // A probability's relative error is twice that of a logit, of a sum of three products.
-  testing::check_gradients(
-      run, {x, router, experts},
-      {chosen * (2.5 * d * d * d * most + 3 * d * d * 1.5), chosen * most, 2 * 4 * most + 20});
 }
 
 TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {

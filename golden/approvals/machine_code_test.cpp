@@ -55,10 +55,9 @@ MachineCode of_the_engine() {
     REQUIRE(out.status == 0);
     return out.out;
   };
-  return machine_code(
-      text("-ptx", "^member |[.]entry |[.]f(32|64)"),
-      text("-sass", "^member |arch = |Function : | (FADD|FMUL)[.]FTZ| [FD]FMA"),
-      text("-res-usage", "^member |arch = |Function |REG:"));
+  return machine_code(text("-ptx", "^member |[.]entry |[.]f(32|64)"),
+                      text("-sass", "^member |arch = |Function : | (FADD|FMUL)[.]FTZ| [FD]FMA"),
+                      text("-res-usage", "^member |arch = |Function |REG:"));
 }
 #endif
 
