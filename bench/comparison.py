@@ -18,6 +18,7 @@ LOOKS = 3
 #: Counters of which any difference is told, and a rise is a regression.
 EXACT = ("peak_bytes", "saved_bytes", "offloaded_bytes", "allocations", "layer_runs", "recomputed_layers", "flops",
          "recomputed_flops")
+SHOWN = 3
 UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
 
 
@@ -93,6 +94,7 @@ class Comparison:
     regressions: list = field(default_factory=list)
     others: list = field(default_factory=list)
     times: dict = field(default_factory=dict)
+    moved: dict = field(default_factory=dict)
 
     def __post_init__(self):
         if differing := sorted(n for n in self.base.machine | self.new.machine
@@ -106,6 +108,11 @@ class Comparison:
             raise Failure(f"--filter: no benchmark matches '{self.pattern}'")
         for name in names:
             self.count(name)
+        # One change of the source moves a counter of many benchmarks: the largest tell of the others.
+        for (counter, moved), found in self.moved.items():
+            told = [text for _, text in sorted(found, key=lambda f: -f[0])]
+            more = [f"{counter} {moved} in {len(told) - SHOWN} more"] if len(told) > SHOWN else []
+            (self.regressions if moved == "rose" else self.others).extend(told[:SHOWN] + more)
         for name, ratios in self.ratios.items():
             low, high = interval(ratios, len(self.ratios))
             self.times[name] = (median(ratios), low, high, len(ratios), verdict_of(low, high, self.least))
@@ -134,8 +141,10 @@ class Comparison:
                     self.others.append(f"{counter} of {name} is new: {now:,}")
                 elif was != now:
                     share = f" ({change(now / was)})" if was else ""
-                    told = f"{counter} of {name} {'rose' if now > was else 'fell'} from {was:,} to {now:,}{share}"
-                    (self.regressions if now > was else self.others).append(told)
+                    moved = "rose" if now > was else "fell"
+                    told = f"{counter} of {name} {moved} from {was:,} to {now:,}{share}"
+                    size = abs(math.log(now / was)) if now and was else math.inf
+                    self.moved.setdefault((counter, moved), []).append((size, told))
 
     def open(self):
         """Benchmarks to measure again: those that look changed, and those that say nothing yet."""

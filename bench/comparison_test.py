@@ -103,10 +103,15 @@ class Counting(unittest.TestCase):
                "d": {"error_occurred": True, "error_message": "no memory"}}
         c = self.compared(base, new)
         self.assertEqual(c.regressions, [
-            "peak_bytes of a rose from 2,359,296 to 2,359,300 (+0.00017 %)", "flops of b is missing on the new side",
-            "c is missing on the new side", "d failed on the new side: no memory"])
-        self.assertEqual(c.others, ["allocations of a is new: 3", "flops of a fell from 9 to 8 (-11.1 %)", "e is new"])
+            "flops of b is missing on the new side", "c is missing on the new side", "d failed on the new side: no memory",
+            "peak_bytes of a rose from 2,359,296 to 2,359,300 (+0.00017 %)"])
+        self.assertEqual(c.others, ["allocations of a is new: 3", "e is new", "flops of a fell from 9 to 8 (-11.1 %)"])
         self.assertEqual((c.status, self.compared({"b": {"flops": 1}}, {"b": {}}, allow_missing=True).status), (1, 0))
+
+    def test_of_many_benchmarks_whose_counter_moved_the_largest_are_told(self):
+        c = self.compared({n: {"flops": 8} for n in "abcdef"}, {n: {"flops": 8 + k} for k, n in enumerate("abcdef")})
+        self.assertEqual([r.split(" from")[0] for r in c.regressions],
+                         ["flops of f rose", "flops of e rose", "flops of d rose", "flops rose in 2 more"])
 
     def test_times_are_judged_on_one_machine_alone(self):
         ratios = {"a": [1.05] * 10, "b": [1.0] * 10, "c": [1.05] * 3}
