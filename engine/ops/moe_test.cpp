@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,19 +13,15 @@
 #include "engine/autograd/backward.h"
 #include "engine/kernels/moe.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/linear.h"
 #include "engine/random/philox.h"
 #include "engine/testing/ledger_scope.h"
-#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-using testing::SavedShapes;
 using testing::tensor;
-using testing::values_off_zero;
 using Values = std::vector<double>;
 
 /// Two experts of one feature, 3x and 5x.
@@ -116,29 +111,6 @@ TEST_CASE_METHOD(LedgerScope, "sums over more rows than are worked on at a time 
   CHECK(router.grad().to_vector() == Values{0, 0});
   CHECK(x.grad().at(0) == 3);
   CHECK(x.grad().at(kRows - 1) == 5);
-}
-
-TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {
-  const std::int64_t top = GENERATE(1, 2);
-  const unsigned choice = GENERATE(1U, 2U, 3U, 4U, 5U, 6U, 7U);
-  const std::uint64_t seed = GENERATE(1U, 2U, 3U);
-  CAPTURE(top, choice, seed);
-  const auto leaf = [&](const Shape& shape, unsigned bit) {
-    return values_off_zero(shape, seed + bit).set_requires_grad((choice >> bit & 1U) != 0);
-  };
-  const Tensor x = leaf({2, 3, 5}, 0);
-  const Tensor router = leaf({4, 5}, 1);
-  const Tensor experts = leaf({4, 5, 5}, 2);
-  Tensor load = no_load(4);
-  const std::int64_t before = ambient().ledger->live();
-  const SavedShapes saved;
-  const Tensor y = moe(x, router, experts, load, {.top = top});
-  CHECK(ambient().ledger->live() - before == 30 * 8 + 6 * 4 * 8 + 6 * top * 4 + 6 * top * 5 * 8);
-  std::vector<Shape> expected;
-  if (choice > 1) expected.push_back(x.shape());
-  if ((choice & 1U) != 0) expected.insert(expected.end(), {router.shape(), experts.shape()});
-  expected.insert(expected.end(), {Shape{6, 4}, Shape{6, top}, Shape{6, top, 5}});
-  CHECK(saved.seen() == expected);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {
