@@ -17,9 +17,8 @@ THEIRS = ("third_party/rematch/ci/setup", "--junit report.xml", "rematch-*.json"
 MODEL = ("./third_party/rematch", "pytest --rematch-model", "rematch plan")
 SAY = {"github-actions.yml": OURS, "gitlab-ci.yml": (*OURS, "junit:"),
        "project-github-actions.yml": THEIRS, "project-gitlab-ci.yml": (*THEIRS, "junit: report.xml"),
-       "model-github-actions.yml": MODEL, "model-gitlab-ci.yml": (*MODEL, "junit: report.xml"),
-       "kubernetes.yml": ("--resume",)}
-SCRIPTS = ("run", "script", "before_script", "after_script", "args")
+       "model-github-actions.yml": MODEL, "model-gitlab-ci.yml": (*MODEL, "junit: report.xml")}
+SCRIPTS = ("run", "script", "before_script", "after_script")
 faults = []
 
 
@@ -61,24 +60,12 @@ def check_schema(path, schema, *more):
     need(checked.returncode == 0, checked.stdout + checked.stderr)
 
 
-def check_kubernetes(job):
-    spec = job["spec"]
-    need((job["apiVersion"], job["kind"]) == ("batch/v1", "Job"), "kubernetes.yml: a Job")
-    need(spec["completionMode"] == "Indexed", "kubernetes.yml: completionMode")
-    (command,) = commands_of(job)
-    need(f"))/{spec['completions']}\"" in command, "kubernetes.yml: as many parts as completions")
-
-
 def main():
     paths = sorted(Path(__file__).parent.glob("*.yml"))
     need({p.name for p in paths} == set(SAY), f"recipes: {paths}")
     for path in paths:
         recipe = YAML(typ="safe").load(path)
-        jobs = recipe
-        if path.name == "kubernetes.yml":
-            check_kubernetes(recipe)
-            jobs = {}
-        elif "github" in path.name:
+        if "github" in path.name:
             check_schema(path, "vendor.github-workflows")
             # A model is judged the same on every day; hunts draw other cases every night.
             nightly = set() if path.name.startswith("model-") else {"schedule"}

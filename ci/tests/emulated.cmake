@@ -83,10 +83,9 @@ foreach(turn "ascending late on" "descending mixed off")
 REMATCH_EMULATOR_STREAMS=${streams};REMATCH_EMULATOR_LOCK=${lock}")
 endforeach()
 
-rematch_test("emulated: a receipt says what ran, and its hashes are those of the CPU"
-  COMMAND sh -c "! command -v python3 >/dev/null && exit 4 || exec python3 \"$0\" \"$@\""
-    ${CMAKE_CURRENT_SOURCE_DIR}/receipt_test.py $<TARGET_FILE_DIR:rematch> $<TARGET_FILE_DIR:emulated_rematch>
-  PROPERTIES LABELS emulated SKIP_RETURN_CODE 4 TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
+rematch_test("emulated: a device draws, counts and orders what the CPU does, by the hash of a hunt"
+  COMMAND ${PROJECT_SOURCE_DIR}/ci/test-gpu --hunts $<TARGET_FILE:emulated_rematch> 40
+  PROPERTIES LABELS emulated TIMEOUT 300 ENVIRONMENT REMATCH_EMULATOR_LOCK=off)
 
 # PTX of nvcc, a second opinion on what the emulated device runs. Tests that take long, and launch what others do, are left out.
 rematch_test("emulated: the PTX of the kernels gives the emulated device's bits, and does nothing that CUDA leaves undefined"

@@ -232,15 +232,20 @@ TEST_CASE("where the driver cannot translate newer PTX, the error says so, and w
 TEST_CASE("ci/test-gpu runs the sanitizer's tools one after another, on kernels of the engine") {
   const OtherMachine machine;
   machine.add("compute-sanitizer",
-              "echo \"$@\" >> \"${0%/*}\"/calls; while [ \"${1##*/}\" != gpu_tests ]; do shift; "
-              "done; exec \"$@\"");
+              "echo \"$@\" >> \"${0%/*}\"/calls; while [ \"${1##*/}\" != gpu_tests ]; do "
+              "[ \"${1##*/}\" != gpu_planted ] || exit 9; shift; done; exec \"$@\"");
   check(machine.test("--sanitize 'a step that throws*'"), 0);
   const std::string calls = testing::text_of(machine.path() / "bin/calls");
-  CHECK(contains(calls, "--tool memcheck --error-exitcode 1 --report-api-errors no"));
-  CHECK(contains(calls, "--tool racecheck --error-exitcode 1 --kernel-name kns=rematch"));
-  CHECK(contains(calls, "--tool synccheck --error-exitcode 1 --kernel-name kns=rematch"));
+  CHECK(contains(calls, "--tool memcheck --report-api-errors no"));
+  CHECK(contains(calls, "--tool racecheck --kernel-name kns=rematch"));
+  CHECK(contains(calls, "--tool synccheck --kernel-name kns=rematch"));
   CHECK(contains(calls, "--tool initcheck --error-exitcode 1 /"));
+  CHECK(contains(calls, "--error-exitcode 9"));
+  CHECK(contains(calls, "gpu_planted uninitialised"));
 
+  machine.add("compute-sanitizer", "exit 0");
+  check(machine.test("--sanitize"), 1,
+        {"memcheck does not report the out-of-bounds that is planted"});
   machine.add("compute-sanitizer", "echo '========= Error: Device not supported.'; exit 0");
   const Outcome refused = machine.test("--sanitize");
   check(refused, 1, {"compute-sanitizer cannot watch this device"});

@@ -18,7 +18,7 @@ LONGEST = {
     "ci/CONTRIBUTING.md": 1500, "properties/python/PLAN.md": 700,
 }
 README_LINES = 120
-SUFFIXES = "h|cpp|cu|py|json|jsonl|md|txt|cmake|yml|sh|sbatch|svg|png"
+SUFFIXES = "h|cpp|cu|py|json|jsonl|md|txt|cmake|yml|sh|svg|png"
 # Names that stand for any file.
 STAND_INS = re.compile(r"[A-Z]{3,}|^ID\.|<|\*|^(x|x_test|mine|check|my_\w+|relu|small|layers|case|report|base|new|bytes|page|bug|test_\w+|[abr]\d?|part\d)\.")
 
@@ -72,13 +72,13 @@ class Tree:
 
     def broken_commands(self, name, page):
         for line in code_of(page):
-            for script, rest in re.findall(r"(?<![\w/.])((?:ci|bench/peers|golden)/[\w/-]+)(?![\w/.*<-])((?: [^|&;#]*)?)", line):
+            for script, rest in re.findall(r"(?<![\w/.])((?:ci|golden)/[\w/-]+)(?![\w/.*<-])((?: [^|&;#]*)?)", line):
                 if not self.has(script) and not STAND_INS.search(script):
                     yield f"{name}: no script {script}"
                 elif script in self.files and script.startswith("ci/") and script not in ("ci/check", "ci/test", "ci/hunt", "ci/maintain/conform"):
                     for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", rest):
                         # Those of helpers count: the script's own text is not all that it reads.
-                        if option not in self.read(script) + self.read("ci/maintain/frameworks") + self.compare_options():
+                        if option not in self.read(script) + self.read("ci/maintain/frameworks"):
                             yield f"{name}: {script} has no {option}"
             for command, rest in re.findall(r"(?<![\w-])rematch ([a-z]+)(?![\w.:/-])((?: [^|&;#]*)?)", line):
                 told = self.help_of(command)
@@ -90,9 +90,6 @@ class Tree:
                 for option in re.findall(r"(?<!\S)--[a-z][a-z-]+", re.sub(r'"[^"]*"|\'[^\']*\'', "", rest)):
                     if option not in told:
                         yield f"{name}: rematch {command} has no {option}"
-
-    def compare_options(self):
-        return "".join(self.read(f) for f in self.files if re.fullmatch(r"bench/compare/rematch_compare/\w+\.py", f))
 
     def missing_files(self, name, page):
         for code in re.findall(r"`([\w./-]+)`", prose_of(page)):

@@ -1,5 +1,5 @@
-// One fault for each tool of compute-sanitizer: a receipt of a GPU is worth something only if the
-// tools see these.
+// One fault for each tool of compute-sanitizer: that a tool finds nothing else says something only
+// if it sees these.
 //   gpu_planted out-of-bounds|race|uninitialised|barrier
 #include <cuda_runtime.h>
 

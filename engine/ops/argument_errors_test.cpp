@@ -4,17 +4,21 @@
 
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/attention.h"
 #include "engine/ops/batch_norm.h"
+#include "engine/ops/cast.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/dropout.h"
 #include "engine/ops/group_norm.h"
 #include "engine/ops/join.h"
+#include "engine/ops/kv_cache.h"
 #include "engine/ops/layer_norm.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/loss.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/pool2d.h"
 #include "engine/ops/rms_norm.h"
+#include "engine/ops/rotary.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -28,6 +32,7 @@ namespace {
 using Catch::Matchers::Message;
 using testing::LedgerScope;
 using testing::tensor;
+using testing::values_off_zero;
 
 Tensor zeros(const Shape& shape, DType dtype = DType::float32) {
   return Tensor::zeros(shape, dtype);
@@ -164,6 +169,37 @@ TEST_CASE_METHOD(LedgerScope, "a random op of a dtype that cannot be drawn for d
   CHECK_THROWS_AS(rrelu(zeros({2}, DType::int32)), std::invalid_argument);
   CHECK_THROWS_AS(gaussian_noise(zeros({2}, DType::int32), 1), std::invalid_argument);
   CHECK(ambient().streams.at(0).offset == 0);
+}
+
+TEST_CASE_METHOD(LedgerScope, "attention refuses more causal queries than keys") {
+  CHECK_THROWS_AS(attention(zeros({1, 4, 2}), zeros({1, 3, 4}), {.causal = true}),
+                  std::invalid_argument);
+}
+
+TEST_CASE_METHOD(LedgerScope, "rotary positions refuse what they cannot pair") {
+  const Tensor x = values_off_zero({1, 2, 6}, 7);
+  CHECK_THROWS_AS(rotary(x, 3, 1), std::invalid_argument);
+  CHECK_THROWS_AS(rotary(x, 6, 2), std::invalid_argument);
+  CHECK_THROWS_AS(rotary(x, 8, 1), std::invalid_argument);
+  CHECK_THROWS_AS(rotary(x, 0, 0), std::invalid_argument);
+  CHECK_THROWS_AS(rotary(values_off_zero({2, 6}, 8), 2, 1), std::invalid_argument);
+  CHECK(
+      rotary(cast(values_off_zero({1, 1, 2}, 9, DType::float32), DType::bfloat16), 2, 1).dtype() ==
+      DType::float32);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a cache has rows of the input's width and dtype") {
+  Tensor cache = tensor({1, 2}, {1, 2});
+  CHECK_THROWS_AS(kv_cache(tensor({1}, {1, 1, 1}), cache, true), std::invalid_argument);
+  CHECK_THROWS_AS(kv_cache(tensor({1, 2}, {1, 2}), cache, true), std::invalid_argument);
+  CHECK_THROWS_AS(kv_cache(tensor({}, {0, 1, 2}), cache, true), std::invalid_argument);
+  CHECK_THROWS_AS(kv_cache(tensor({1, 2}, {1, 1, 2}, DType::float32), cache, true),
+                  std::invalid_argument);
+  Tensor flat = tensor({1, 2}, {2});
+  CHECK_THROWS_AS(kv_cache(tensor({1, 2}, {1, 1, 2}), flat, true), std::invalid_argument);
+  Tensor narrow = tensor({1}, {1, 1}, DType::float32);
+  const Tensor half = cast(tensor({3}, {1, 1, 1}, DType::float32), DType::bfloat16);
+  CHECK(kv_cache(half, narrow, true).dtype() == DType::float32);
 }
 
 TEST_CASE_METHOD(LedgerScope, "an undefined operand is refused, not read") {

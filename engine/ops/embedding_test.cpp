@@ -6,21 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "engine/ambient/ambient.h"
 #include "engine/autograd/backward.h"
 #include "engine/cpu/threads.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/linear.h"
 #include "engine/testing/ledger_scope.h"
-#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-using testing::SavedShapes;
 using testing::tensor;
 using testing::values_off_zero;
 using testing::variable;
@@ -28,22 +25,6 @@ using Values = std::vector<double>;
 
 Tensor tokens(std::initializer_list<double> values, const Shape& shape) {
   return tensor(values, shape, DType::int32);
-}
-
-TEST_CASE_METHOD(LedgerScope, "each token becomes the row of its number") {
-  const Tensor weight = tensor({1, 2, 3, 4, 5, 6}, {3, 2});
-  const Tensor y = embedding(tokens({2, 0, 2, 1}, {2, 2}), weight);
-  CHECK(y.shape() == Shape{2, 2, 2});
-  CHECK(y.to_vector() == Values{5, 6, 1, 2, 5, 6, 3, 4});
-  CHECK(embedding(tokens({1}, {1}), weight).shape() == Shape{1, 2});
-  CHECK(embedding(tokens({}, {2, 0}), weight).shape() == Shape{2, 0, 2});
-}
-
-TEST_CASE_METHOD(LedgerScope, "the gradient of a row is the sum over its tokens, 0 without any") {
-  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
-  const Tensor y = embedding(tokens({2, 0, 2}, {1, 3}), weight);
-  backward(std::array{y}, std::array{tensor({1, 2, 4, 8, 16, 32}, {1, 3, 2})});
-  CHECK(weight.grad().to_vector() == Values{4, 8, 0, 0, 17, 34});
 }
 
 TEST_CASE_METHOD(LedgerScope, "without tokens, or without features, there is nothing to add up") {
@@ -76,16 +57,6 @@ TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any numbe
   CHECK(gradient(1) == Values(sums.begin(), sums.end()));
   CHECK(gradient(2) == gradient(1));
   CHECK(gradient(5) == gradient(1));
-}
-
-TEST_CASE_METHOD(LedgerScope, "it saves its tokens, and nothing where the weight is frozen") {
-  const SavedShapes saved;
-  const Tensor given = tokens({2, 0, 2}, {1, 3});
-  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
-  CHECK_FALSE(embedding(given, weight.detach()).requires_grad());
-  CHECK(saved.seen().empty());
-  CHECK(embedding(given, weight).requires_grad());
-  CHECK(saved.seen() == std::vector<Shape>{given.shape()});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the same gradient") {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/generators/catch_generators.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -14,20 +13,15 @@
 #include "engine/autograd/backward.h"
 #include "engine/kernels/moe.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/linear.h"
 #include "engine/random/philox.h"
-#include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
-#include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-using testing::SavedShapes;
 using testing::tensor;
-using testing::values_off_zero;
 using Values = std::vector<double>;
 
 /// Two experts of one feature, 3x and 5x.
@@ -117,67 +111,6 @@ TEST_CASE_METHOD(LedgerScope, "sums over more rows than are worked on at a time 
   CHECK(router.grad().to_vector() == Values{0, 0});
   CHECK(x.grad().at(0) == 3);
   CHECK(x.grad().at(kRows - 1) == 5);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a mixture's gradients are its differences") {
-  const std::int64_t top = GENERATE(1, 2);
-  const double jitter = GENERATE(0.0, 0.25);
-  const std::int64_t features = 3;
-  const Tensor x = values_off_zero({2, 2, features}, 1);
-  const Tensor router = values_off_zero({4, features}, 2);
-  const Tensor experts = values_off_zero({4, features, features}, 3);
-  const auto run = [&](const Tensors& in) {
-    ambient().streams.seed(11);
-    Tensor load = no_load(4);
-    return Tensors{moe(in[0], in[1], in[2], load, {.top = top, .jitter = jitter})};
-  };
-  // A step of 2^-17 moves a logit by less than 2^-16, so no decision may be that close.
-  ambient().streams.seed(11);
-  const PhiloxStream words{11, 0};
-  const Tensor logits = linear(x, router);
-  for (std::int64_t row = 0; row < 4; ++row) {
-    Values sorted;
-    for (std::int64_t e = 0; e < 4; ++e) {
-      const std::int64_t i = 4 * row + e;
-      sorted.push_back(logits.at(i) +
-                       jitter * uniform_double(words.word(static_cast<std::uint64_t>(i))));
-    }
-    std::ranges::sort(sorted, std::ranges::greater{});
-    REQUIRE(sorted[static_cast<std::size_t>(top) - 1] - sorted[static_cast<std::size_t>(top)] >
-            0x1p-14);
-  }
-  // Along one element, logits move at rates that differ by at most d = 3, so |p'| <= d p,
-  // |p''| <= d^2 p and |p'''| <= 5/2 d^3 p; an expert's output is at most `most`, and moves at 3/2.
-  const double d = 3;
-  const double most = 3 * 2.25;
-  const auto chosen = static_cast<double>(top);
-  // A probability's relative error is twice that of a logit, of a sum of three products.
-  testing::check_gradients(
-      run, {x, router, experts},
-      {chosen * (2.5 * d * d * d * most + 3 * d * d * 1.5), chosen * most, 2 * 4 * most + 20});
-}
-
-TEST_CASE_METHOD(LedgerScope, "it saves as many bytes wherever the rows go") {
-  const std::int64_t top = GENERATE(1, 2);
-  const unsigned choice = GENERATE(1U, 2U, 3U, 4U, 5U, 6U, 7U);
-  const std::uint64_t seed = GENERATE(1U, 2U, 3U);
-  CAPTURE(top, choice, seed);
-  const auto leaf = [&](const Shape& shape, unsigned bit) {
-    return values_off_zero(shape, seed + bit).set_requires_grad((choice >> bit & 1U) != 0);
-  };
-  const Tensor x = leaf({2, 3, 5}, 0);
-  const Tensor router = leaf({4, 5}, 1);
-  const Tensor experts = leaf({4, 5, 5}, 2);
-  Tensor load = no_load(4);
-  const std::int64_t before = ambient().ledger->live();
-  const SavedShapes saved;
-  const Tensor y = moe(x, router, experts, load, {.top = top});
-  CHECK(ambient().ledger->live() - before == 30 * 8 + 6 * 4 * 8 + 6 * top * 4 + 6 * top * 5 * 8);
-  std::vector<Shape> expected;
-  if (choice > 1) expected.push_back(x.shape());
-  if ((choice & 1U) != 0) expected.insert(expected.end(), {router.shape(), experts.shape()});
-  expected.insert(expected.end(), {Shape{6, 4}, Shape{6, top}, Shape{6, top, 5}});
-  CHECK(saved.seen() == expected);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what does not fit a mixture is refused") {

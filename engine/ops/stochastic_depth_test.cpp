@@ -16,7 +16,6 @@
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/linear.h"
 #include "engine/random/philox.h"
-#include "engine/testing/finite_differences.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/saved_shapes.h"
 #include "engine/testing/values.h"
@@ -98,19 +97,6 @@ TEST_CASE_METHOD(LedgerScope, "the weight learns nothing of the samples that ski
   CHECK(weight.grad().item() == 2 * static_cast<double>(kept));
 }
 
-TEST_CASE_METHOD(LedgerScope, "the gradients of a branch that samples skip are its differences") {
-  const double p = GENERATE(0.0, 0.5, 0.75);
-  const bool train = GENERATE(true, false);
-  const Shape shape = GENERATE(Shape{4, 3}, Shape{3, 2, 3});
-  const auto run = [&](const Tensors& in) {
-    ambient().streams.seed(11);
-    return Tensors{stochastic_depth(in[0], in[1], p, {.train = train})};
-  };
-  // Bilinear; three products of at most 1.5 each, four times as large, and x.
-  testing::check_gradients(run, {values_off_zero(shape, 1), values_off_zero({3, 3}, 2)},
-                           {0, 4 * 3 * 2.25 + 1.5, 8});
-}
-
 TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples keep the branch") {
   const unsigned choice = GENERATE(1U, 2U, 3U);
   const double p = GENERATE(0.0, 0.5, 0.9);
@@ -160,15 +146,6 @@ TEST_CASE_METHOD(LedgerScope, "what a sample that exits leaves out does not reac
   CHECK((x.grad().at(0) == 1 && x.grad().at(1) == 1));
   // Only the sample that stays teaches the weight.
   CHECK(weight.grad().to_vector() == Values{-1, 5, -1, 5});
-}
-
-TEST_CASE_METHOD(LedgerScope, "the gradients of a branch with exits are its differences") {
-  const Shape shape = GENERATE(Shape{6, 3}, Shape{4, 2, 3});
-  const auto run = [&](const Tensors& in) { return Tensors{early_exit(in[0], in[1])}; };
-  // No value is so near 0 that a sample changes its mind. Bilinear; three products of at most 1.5
-  // each, and x.
-  testing::check_gradients(run, {values_off_zero(shape, 1), values_off_zero({3, 3}, 2)},
-                           {0, 3 * 2.25 + 1.5, 2});
 }
 
 TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples exit") {

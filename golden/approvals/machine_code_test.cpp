@@ -5,13 +5,9 @@
 #include <catch2/catch_test_macros.hpp>
 #include <cstddef>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "golden/approvals/testing/approved.h"
 #include "properties/testing/shell.h"
 
 namespace rematch::golden {
@@ -59,48 +55,11 @@ MachineCode of_the_engine() {
     REQUIRE(out.status == 0);
     return out.out;
   };
-  return machine_code(
-      text("-ptx", "^member |[.]entry |[.]f(32|64)"),
-      text("-sass", "^member |arch = |Function : | (FADD|FMUL)[.]FTZ| [FD]FMA| (LDL|STL)"),
-      text("-res-usage", "^member |arch = |Function |REG:"));
+  return machine_code(text("-ptx", "^member |[.]entry |[.]f(32|64)"),
+                      text("-sass", "^member |arch = |Function : | (FADD|FMUL)[.]FTZ| [FD]FMA"),
+                      text("-res-usage", "^member |arch = |Function |REG:"));
 }
 #endif
-
-/// `name` with T in the place of element types, and those types, each preceded by a space: one
-/// where all are the same.
-std::pair<std::string, std::string> without_types(std::string name) {
-  std::vector<std::string> types;
-  for (std::size_t at = 0; at < name.size(); ++at) {
-    for (const char* type : {"double", "float"}) {
-      if (name.compare(at, std::strlen(type), type) != 0) continue;
-      name.replace(at, std::strlen(type), "T");
-      types.emplace_back(type);
-    }
-  }
-  if (std::all_of(types.begin(), types.end(), [&](const auto& t) { return t == types[0]; })) {
-    types.resize(std::min<std::size_t>(types.size(), 1));
-  }
-  std::string list;
-  for (const std::string& type : types) list += " " + type;
-  return {name, list};
-}
-
-/// One entry a kernel, with what each architecture and element type take. Zeros are left out.
-Json by_kernel(const MachineCode& code) {
-  Json entries = Json::object();
-  for (const auto& [key, kernel] : code.sass) {
-    const auto [name, types] = without_types(key.second);
-    Json& takes = entries[name][key.first + types];
-    for (const auto& [what, count] : {std::pair{"registers", kernel.registers},
-                                      {"stack", kernel.stack},
-                                      {"ffma", kernel.ffma},
-                                      {"dfma", kernel.dfma},
-                                      {"local", kernel.local}}) {
-      if (count != 0) takes[what] = count;
-    }
-  }
-  return entries;
-}
 
 constexpr std::string_view kPtx = R"(member lib.a:some.cu.o:
 .visible .entry _ZN7rematch4cuda3addEv(
@@ -141,7 +100,7 @@ std::vector<std::string> found(std::string_view ptx, std::string_view sass,
 TEST_CASE("every way to break a promise of machine code is seen") {
   using Lines = std::vector<std::string>;
   CHECK(found(kPtx, kSass).empty());
-  CHECK(machine_code(kPtx, kSass, kUsage).sass.at({"sm_90", "some: divide"}).registers == 30);
+  CHECK(machine_code(kPtx, kSass, kUsage).sass.at({"sm_90", "some: divide"}).stack == 16);
   CHECK(found(with(kPtx, "add.rn.f32", "fma.rn.f32"), kSass) ==
         Lines{"some: add has 1 fused multiply-adds, and no family asks for any there"});
   CHECK(found(with(kPtx, "add.rn.f32", "add.f32"), kSass) ==
@@ -160,20 +119,8 @@ TEST_CASE("every way to break a promise of machine code is seen") {
         Lines{"some: divide for sm_90 has no PTX to compare it with"});
 }
 
-TEST_CASE("what a kernel takes is one entry, whatever its element types and architectures") {
-  MachineCode code;
-  code.sass[{"sm_80", "a: add<In<double>, float>"}] = {.registers = 12};
-  code.sass[{"sm_80", "a: add<In<float>, float>"}] = {.registers = 10, .stack = 8};
-  code.sass[{"sm_90", "a: add<In<float>, float>"}] = {.registers = 9, .ffma = 1};
-  CHECK(by_kernel(code).dump() ==
-        R"({"a: add<In<T>, T>":{"sm_80 double float":{"registers":12},)"
-        R"("sm_80 float":{"registers":10,"stack":8},"sm_90 float":{"registers":9,"ffma":1}}})");
-}
-
 // One test: to take the library apart takes longer than all else.
-TEST_CASE(
-    "machine code keeps the CPU's bits, and takes the registers and the stack that were approved",
-    "[approved]") {
+TEST_CASE("machine code keeps the CPU's bits") {
 #ifdef REMATCH_CUOBJDUMP
   const MachineCode code = of_the_engine();
   if (code.ptx.empty()) SKIP("this build's architectures leave no PTX to compare with");
@@ -189,14 +136,6 @@ TEST_CASE(
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     CHECK_FALSE(broken_promises(code, others, kMostStack).empty());
   }
-  const std::string name = "machine_code/nvcc-" REMATCH_NVCC_VERSION;
-  if (!std::filesystem::exists(REMATCH_SOURCE_DIR "/golden/approvals/" + name + ".json")) {
-    SKIP(
-        "the bits are kept; registers are approved for other versions of nvcc "
-        "than " REMATCH_NVCC_VERSION);
-  }
-  const std::string difference = difference_from_approved(name, by_kernel(code), entry_differences);
-  if (!difference.empty()) FAIL(difference);
 #else
   SKIP("this build has no CUDA, or no cuobjdump was found; ci/setup installs it");
 #endif

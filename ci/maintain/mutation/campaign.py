@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "bench" / "compare"))
-from rematch_compare import environment  # noqa: E402
-from rematch_compare.environment import Failure  # noqa: E402
+sys.path.insert(0, str(ROOT / "ci" / "maintain"))
+import environment  # noqa: E402
+from environment import Failure  # noqa: E402
 
 PROGRAM = f"ci/maintain/{Path(sys.argv[0]).name}"
 stopping = threading.Event()

@@ -110,9 +110,7 @@ void read_ptx(std::string_view line, Ptx& kernel) {
 
 void read_sass(std::string_view line, Sass& kernel) {
   const auto is = [&](std::string_view operation) { return contains(line, operation); };
-  if (is(" FFMA")) ++kernel.ffma;
-  if (is(" DFMA")) ++kernel.dfma;
-  if (is(" LDL") || is(" STL")) ++kernel.local;
+  if (is(" FFMA") || is(" DFMA")) ++kernel.fused;
   if (is(" FADD.FTZ") || is(" FMUL.FTZ") || is(" FFMA.FTZ")) ++kernel.flushed;
 }
 
@@ -148,9 +146,7 @@ MachineCode machine_code(std::string_view ptx, std::string_view sass, std::strin
   Place in_usage;
   each_line(usage, [&](std::string_view line) {
     if (in_usage.moves(line, "Function ") || !contains(line, "REG:")) return;
-    Sass& kernel = code.sass[{in_usage.arch, in_usage.kernel}];
-    kernel.registers = number_after(line, "REG:");
-    kernel.stack = number_after(line, "STACK:");
+    code.sass[{in_usage.arch, in_usage.kernel}].stack = number_after(line, "STACK:");
   });
   return code;
 }
@@ -180,9 +176,9 @@ std::vector<std::string> broken_promises(const MachineCode& code,
       continue;
     }
     const Ptx& ptx = source->second;
-    if (sass.ffma + sass.dfma > 0 && ptx.fused + ptx.helped == 0) {
+    if (sass.fused > 0 && ptx.fused + ptx.helped == 0) {
       broken.push_back(fmt::format("{} for {} has {} fused multiply-adds that its PTX has not",
-                                   name, arch, sass.ffma + sass.dfma));
+                                   name, arch, sass.fused));
     }
     if (sass.flushed > 0 && ptx.helped == 0) {
       broken.push_back(

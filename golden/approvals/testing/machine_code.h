@@ -23,11 +23,8 @@ struct Ptx {
 
 /// A kernel in SASS, for one architecture.
 struct Sass {
-  int registers = 0;
   int stack = 0;    ///< Bytes a thread.
-  int ffma = 0;     ///< Fused multiply-adds in float.
-  int dfma = 0;     ///< In double.
-  int local = 0;    ///< Moves to and from the stack.
+  int fused = 0;    ///< Fused multiply-adds.
   int flushed = 0;  ///< Sums and products that flush denormals.
 };
 

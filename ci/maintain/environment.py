@@ -1,5 +1,5 @@
-"""The Python environment of rematch-compare, which its first use makes in ~/.cache/rematch/compare
-(below $XDG_CACHE_HOME, where that is set). `environment.py` prints the path of its Python; with
+"""The Python environment of maintainers' tools, which `ci/setup --tools` or its first use makes in
+~/.cache/rematch/tools (below $XDG_CACHE_HOME, where that is set). `environment.py` prints the path of its Python; with
 --print it makes none, and its exit status is 1 where there is none."""
 
 import contextlib
@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-SIZE = "about 85 MB to download, 430 MB on disk"
-REQUIREMENTS = Path(__file__).resolve().parent.parent / "requirements.txt"
-FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rematch" / "compare"
+SIZE = "about 35 MB to download"
+REQUIREMENTS = Path(__file__).resolve().parent / "requirements.txt"
+FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rematch" / "tools"
 PYTHON = FOLDER / "bin" / "python"
 
 
@@ -64,7 +64,7 @@ def make() -> Path:
 
 
 if __name__ == "__main__":
-    with failures("rematch-compare"):
+    with failures("environment.py"):
         if sys.argv[1:] == ["--print"] and not is_ready():
-            sys.exit("rematch-compare has no Python environment; ci/setup --compare makes it")
+            sys.exit("there is no environment of tools; ci/setup --tools makes it")
         print(make())

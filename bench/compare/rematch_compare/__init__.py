@@ -1,1 +1,0 @@
-"""Compares benchmark results of two commits: counters exactly, times statistically."""
