@@ -66,9 +66,10 @@ def broken(name):
 def script_of(finding):
     """The script for a finding of broken(). Raises Unsupported for any other."""
     promise = named(finding, PROMISES.values())
-    function, arguments = promise.function, ""
+    function, given = promise.function, ()
     if isinstance(function, partial):
-        function, arguments = function.func, "".join(f", {a!r}" for a in function.args)
+        function, given = function.func, function.args
+    arguments = "".join(f", {a.__name__ if callable(a) else repr(a)}" for a in given)
     call = f"partial({function.__name__}{arguments})" if arguments else function.__name__
     return script(
         finding,
@@ -76,6 +77,6 @@ def script_of(finding):
         attempt=f"{promise.attempt()[0]!r}, facts_of({call})",
         same="expected == got",
         words=("expected", "got"),
-        uses=[function, probing.facts_of],
+        uses=[function, *filter(callable, given), probing.facts_of],
         imports="from functools import partial" if arguments else "",
     )

@@ -17,6 +17,7 @@ from rematch.frameworks.pytorch.contract.probing import (
     checkpointed,
     directly,
     gradient_and_state,
+    in_both,
     probe,
     ramp,
     same_bits,
@@ -94,53 +95,47 @@ def reseeded():
     return begins(lambda: seed(99))
 
 
-@probe("AM1.own_generator", "A draw from a generator of the user's own.")
-def own_generator():
-    seen = {}
-    for variant in VARIANTS:
-        generator = torch.Generator().manual_seed(3)
-        states = []
+@probe("AM1.own_generator", "A draw from a generator of the user's own.", by=in_both)
+def own_generator(call):
+    generator = torch.Generator().manual_seed(3)
+    states = []
 
-        def body(x):
-            states.append(generator.get_state())
-            return tanh(x * torch.rand(8, generator=generator))
+    def body(x):
+        states.append(generator.get_state())
+        return tanh(x * torch.rand(8, generator=generator))
 
-        y = checkpointed(variant, body, ramp(8)).sum()
-        left = generator.get_state()
-        y.backward()
-        seen[f"{variant}_recomputation_begins_at_entry"] = torch.equal(*states)
-        seen[f"{variant}_state_kept_by_backward"] = torch.equal(left, generator.get_state())
-    return seen
-
-
-@probe("AM1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.")
-def several_regions():
-    def run(call):
-        x = h = ramp(4, 8)
-        for _ in range(3):
-            h = call(lambda x: tanh(dropout(x)), h)
-        h.sum().backward()
-        return x.grad
-
-    return gradient_and_state(run)
+    y = call(body, ramp(8)).sum()
+    left = generator.get_state()
+    y.backward()
+    return {
+        "recomputation_begins_at_entry": torch.equal(*states),
+        "state_kept_by_backward": torch.equal(left, generator.get_state()),
+    }
 
 
-@probe("AM2.python_random", "Python's random inside the function: state at entry, state afterwards.")
-def python_random():
-    seen = {}
-    for variant in VARIANTS:
-        draws = []
+@probe(
+    "AM1.several_regions", "Three checkpoints with dropout in turn: gradient and random state.", by=gradient_and_state
+)
+def several_regions(call):
+    x = h = ramp(4, 8)
+    for _ in range(3):
+        h = call(lambda x: tanh(dropout(x)), h)
+    h.sum().backward()
+    return x.grad
 
-        def body(x):
-            draws.append(random.random())
-            return tanh(x)
 
-        y = checkpointed(variant, body, variable(0.5)).sum()
-        left = random.getstate()
-        y.backward()
-        seen[f"{variant}_same_draw_in_recomputation"] = draws[0] == draws[1]
-        seen[f"{variant}_state_kept_by_backward"] = left == random.getstate()
-    return seen
+@probe("AM2.python_random", "Python's random inside the function: state at entry, state afterwards.", by=in_both)
+def python_random(call):
+    draws = []
+
+    def body(x):
+        draws.append(random.random())
+        return tanh(x)
+
+    y = call(body, variable(0.5)).sum()
+    left = random.getstate()
+    y.backward()
+    return {"same_draw_in_recomputation": draws[0] == draws[1], "state_kept_by_backward": left == random.getstate()}
 
 
 def whose(read, forward, backward):
@@ -177,21 +172,18 @@ def setting(get, put, value):
         put(before)
 
 
-@probe("AM3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.")
-def grad_mode():
-    seen = {}
-    for variant in VARIANTS:
-        modes = []
+@probe("AM3.grad_mode", "Recording in the recomputation of a backward that is called with recording off.", by=in_both)
+def grad_mode(call):
+    modes = []
 
-        def body(x):
-            modes.append(torch.is_grad_enabled())
-            return tanh(x)
+    def body(x):
+        modes.append(torch.is_grad_enabled())
+        return tanh(x)
 
-        y = checkpointed(variant, body, variable(0.5)).sum()
-        with torch.no_grad():
-            y.backward()
-        seen[f"{variant}_modes"] = modes
-    return seen
+    y = call(body, variable(0.5)).sum()
+    with torch.no_grad():
+        y.backward()
+    return {"modes": modes}
 
 
 @probe("AM5.device_context", "torch.device('meta') around the forward only: whose the recomputation sees.")
@@ -283,18 +275,15 @@ def training():
     return seen
 
 
-@probe("AM6.module_hook", "A forward hook taken off the module before backward: runs of the hook.")
-def module_hook():
-    seen = {}
-    for variant in VARIANTS:
-        model = torch.nn.Tanh()
-        runs = []
-        handle = model.register_forward_hook(lambda *_: runs.append(1))
-        y = checkpointed(variant, model, variable(0.5)).sum()
-        handle.remove()
-        y.backward()
-        seen[f"{variant}_hook_runs"] = len(runs)
-    return seen
+@probe("AM6.module_hook", "A forward hook taken off the module before backward: runs of the hook.", by=in_both)
+def module_hook(call):
+    model = torch.nn.Tanh()
+    runs = []
+    handle = model.register_forward_hook(lambda *_: runs.append(1))
+    y = call(model, variable(0.5)).sum()
+    handle.remove()
+    y.backward()
+    return {"hook_runs": len(runs)}
 
 
 @probe("AM6.global_variable", "A global of the user's, changed in between.")
@@ -321,14 +310,12 @@ def context_variable():
     return seen | {f"thread_local_{k}": v for k, v in threads.items()}
 
 
-@probe("AM6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?")
-def saved_tensor_hooks():
-    seen = {}
-    for variant in VARIANTS:
-        with HookCounter() as hooks:
-            y = checkpointed(variant, lambda x: tanh(tanh(x)), variable(0.5)).sum()
-        packs = hooks.packs
-        y.backward()
-        seen[f"{variant}_packs_in_forward"] = packs
-        seen[f"{variant}_packs_in_recomputation"] = hooks.packs - packs
-    return seen
+@probe(
+    "AM6.saved_tensor_hooks", "Hooks on saved tensors around the forward: do they see the recomputation?", by=in_both
+)
+def saved_tensor_hooks(call):
+    with HookCounter() as hooks:
+        y = call(lambda x: tanh(tanh(x)), variable(0.5)).sum()
+    packs = hooks.packs
+    y.backward()
+    return {"packs_in_forward": packs, "packs_in_recomputation": hooks.packs - packs}

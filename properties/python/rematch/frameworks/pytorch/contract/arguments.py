@@ -12,6 +12,7 @@ from rematch.frameworks.pytorch.contract.probing import (
     checkpoint,
     checkpointed,
     constant,
+    of_both,
     outcome,
     probe,
     said,
@@ -150,15 +151,12 @@ def grad_disabled():
     return seen
 
 
-@probe("N17.recording_inside", "Recording off around, on inside: packs that hooks see, and runs.")
-def recording_inside():
-    seen = {}
-    for variant in VARIANTS:
-        body = Counted(torch.enable_grad()(torch.tanh))
-        with torch.no_grad(), HookCounter() as hooks:
-            y = checkpointed(variant, body, variable(0.5))
-        seen[variant] = [hooks.packs, body.runs, y.requires_grad]
-    return seen
+@probe("N17.recording_inside", "Recording off around, on inside: packs that hooks see, and runs.", by=of_both)
+def recording_inside(call):
+    body = Counted(torch.enable_grad()(torch.tanh))
+    with torch.no_grad(), HookCounter() as hooks:
+        y = call(body, variable(0.5))
+    return [hooks.packs, body.runs, y.requires_grad]
 
 
 @probe("N17.nothing_requires_grad", "Recording on, but nothing to train.")

@@ -14,6 +14,7 @@ from rematch.frameworks.pytorch.contract.probing import (
     checkpointed,
     directly,
     judged,
+    of_both,
     probe,
     ramp,
     variable,
@@ -89,22 +90,19 @@ def around_both():
     return seen
 
 
-@probe("AM4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.")
-def inside():
-    seen = {}
-    for variant in VARIANTS:
-        x, w = ramp(2, 2).float().detach().requires_grad_(), ramp(2, 2).float().detach()
-        dtypes = []
+@probe("AM4.inside", "Autocast inside the function: dtypes of a product in it, forward and recomputation.", by=of_both)
+def inside(call):
+    x, w = ramp(2, 2).float().detach().requires_grad_(), ramp(2, 2).float().detach()
+    dtypes = []
 
-        def body(x):
-            with casting():
-                y = torch.mm(x, w)
-            dtypes.append(str(y.dtype).removeprefix("torch."))
-            return torch.tanh(y.float())
+    def body(x):
+        with casting():
+            y = torch.mm(x, w)
+        dtypes.append(str(y.dtype).removeprefix("torch."))
+        return torch.tanh(y.float())
 
-        checkpointed(variant, body, x).sum().backward()
-        seen[variant] = dtypes
-    return seen
+    call(body, x).sum().backward()
+    return dtypes
 
 
 def step(call, warm, uses=2, **options):

@@ -14,7 +14,9 @@ from rematch.frameworks.pytorch.contract.probing import (
     checkpoint,
     checkpointed,
     directly,
+    in_both,
     judged,
+    plain_and_both,
     probe,
     reentrant,
     storage_of,
@@ -72,14 +74,11 @@ class ReadsTwice(torch.autograd.Function):
         return g * (first + second)
 
 
-@probe("N5.read_twice", "A backward that asks for its saved tensor twice.")
-def read_twice():
-    def situation(call, accident):
-        x = variable(3.0)
-        call(ReadsTwice.apply if accident else lambda x: x * x, x).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("N5.read_twice", "A backward that asks for its saved tensor twice.", by=verdicts)
+def read_twice(call, accident):
+    x = variable(3.0)
+    call(ReadsTwice.apply if accident else lambda x: x * x, x).sum().backward()
+    return [x.grad]
 
 
 @probe("N5.outside_backward", "A saved tensor read four times outside of a backward: runs after each.")
@@ -95,23 +94,20 @@ def outside_backward():
     return {"runs": runs, "runs_after_a_backward": body.runs}
 
 
-@probe("N5.after_forward", "Results in the middle of three tanh that are kept for backward.")
-def after_forward():
-    def kept(call):
-        results = []
+@probe("N5.after_forward", "Results in the middle of three tanh that are kept for backward.", by=plain_and_both)
+def after_forward(call):
+    results = []
 
-        def body(x):
-            a = torch.tanh(x)
-            b = torch.tanh(a)
-            results.extend((storage_of(a), storage_of(b)))
-            return torch.tanh(b)
+    def body(x):
+        a = torch.tanh(x)
+        b = torch.tanh(a)
+        results.extend((storage_of(a), storage_of(b)))
+        return torch.tanh(b)
 
-        y = call(body, variable(0.5))
-        count = alive(results)
-        del y
-        return count
-
-    return {"plain": kept(directly)} | {variant: kept(call) for variant, call in CALLS.items()}
+    y = call(body, variable(0.5))
+    count = alive(results)
+    del y
+    return count
 
 
 @probe("N5.dropped_graph", "A graph dropped without a backward: does its input die?")
@@ -155,18 +151,15 @@ def objects():
     return seen
 
 
-@probe("N5.after_backward", "The input of a checkpoint after backward, while the loss still lives.")
-def after_backward():
-    seen = {}
-    for variant in VARIANTS:
-        h = variable(0.5) * 2
-        storage = storage_of(h)
-        y = checkpointed(variant, torch.tanh, h)
-        loss = y.sum()
-        del h, y
-        loss.backward()
-        seen[f"{variant}_input_kept"] = storage() is not None
-    return seen
+@probe("N5.after_backward", "The input of a checkpoint after backward, while the loss still lives.", by=in_both)
+def after_backward(call):
+    h = variable(0.5) * 2
+    storage = storage_of(h)
+    y = call(torch.tanh, h)
+    loss = y.sum()
+    del h, y
+    loss.backward()
+    return {"input_kept": storage() is not None}
 
 
 def inner_gradient(x, retain_graph):
@@ -204,15 +197,12 @@ for retain, words in ((True, "retained"), (False, "freed")):
     )(partial(inner_graph, retain))
 
 
-@probe("N15.grad", "torch.autograd.grad(): runs, verdict, and .grad left alone.")
-def through_grad():
-    def gradient(call):
-        x, w = variable(0.5), variable(2.0)
-        body = Counted(lambda x: torch.tanh(x * w))
-        (g,) = torch.autograd.grad(call(body, x).sum(), x)
-        return body.runs, [g, x.grad, w.grad]
-
-    return against_plain(gradient)
+@probe("N15.grad", "torch.autograd.grad(): runs, verdict, and .grad left alone.", by=against_plain)
+def through_grad(call):
+    x, w = variable(0.5), variable(2.0)
+    body = Counted(lambda x: torch.tanh(x * w))
+    (g,) = torch.autograd.grad(call(body, x).sum(), x)
+    return body.runs, [g, x.grad, w.grad]
 
 
 @probe("N15.inputs", "backward(inputs=...) into one of two leaves.")
@@ -229,46 +219,37 @@ def through_inputs():
     return against_plain(gradient) | {"other_leaf_has_gradient": others[0]}
 
 
-@probe("N15.roots", "Two outputs of one checkpoint and one of another as roots of one backward.")
-def roots():
-    def gradient(call):
-        x = variable(0.5, -1.0)
-        first = Counted(lambda x: (torch.tanh(x), torch.sigmoid(x)))
-        second = Counted(torch.tanh)
-        a, b = call(first, x)
-        c = call(second, b)
-        torch.autograd.backward([a.sum(), b.sum(), c.sum()])
-        return [first.runs, second.runs], [x.grad]
-
-    return against_plain(gradient)
+@probe("N15.roots", "Two outputs of one checkpoint and one of another as roots of one backward.", by=against_plain)
+def roots(call):
+    x = variable(0.5, -1.0)
+    first = Counted(lambda x: (torch.tanh(x), torch.sigmoid(x)))
+    second = Counted(torch.tanh)
+    a, b = call(first, x)
+    c = call(second, b)
+    torch.autograd.backward([a.sum(), b.sum(), c.sum()])
+    return [first.runs, second.runs], [x.grad]
 
 
-@probe("N15.part_of_the_graph", "Backward from one output, then from the other, nothing retained.")
-def part_of_the_graph():
-    def gradient(call):
-        x, w = variable(0.5), variable(2.0)
-        body = Counted(lambda x: (torch.tanh(x * w), torch.sigmoid(x)))
-        a, b = call(body, x)
-        runs = []
-        a.sum().backward()
-        runs.append(body.runs)
-        b.sum().backward()
-        runs.append(body.runs)
-        return runs, [x.grad, w.grad]
-
-    return against_plain(gradient)
+@probe("N15.part_of_the_graph", "Backward from one output, then from the other, nothing retained.", by=against_plain)
+def part_of_the_graph(call):
+    x, w = variable(0.5), variable(2.0)
+    body = Counted(lambda x: (torch.tanh(x * w), torch.sigmoid(x)))
+    a, b = call(body, x)
+    runs = []
+    a.sum().backward()
+    runs.append(body.runs)
+    b.sum().backward()
+    runs.append(body.runs)
+    return runs, [x.grad, w.grad]
 
 
-@probe("N15.double_backward", "The gradient of a gradient, compared with the plain one.")
-def double_backward():
-    def gradient(call):
-        x = variable(2.0, 3.0)
-        body = Counted(lambda x: x * x * x)
-        (g,) = torch.autograd.grad(call(body, x).sum(), x, create_graph=True)
-        (gg,) = torch.autograd.grad(g.sum(), x)
-        return body.runs, [g, gg]
-
-    return against_plain(gradient)
+@probe("N15.double_backward", "The gradient of a gradient, compared with the plain one.", by=against_plain)
+def double_backward(call):
+    x = variable(2.0, 3.0)
+    body = Counted(lambda x: x * x * x)
+    (g,) = torch.autograd.grad(call(body, x).sum(), x, create_graph=True)
+    (gg,) = torch.autograd.grad(g.sum(), x)
+    return body.runs, [g, gg]
 
 
 def two_outputs():

@@ -84,15 +84,14 @@ def freed_holder():
     return {"later_backward_error": outcome(c.sum().backward)}
 
 
-@probe("N6.values", "The recomputation computes other values in the same shapes: a count from call to call.")
-def values():
-    def situation(call, accident):
-        x = variable(0.5, -1.0)
-        body = InTurn(tanh, lambda x: tanh(x * (2 if accident else 1)))
-        call(body, x).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe(
+    "N6.values", "The recomputation computes other values in the same shapes: a count from call to call.", by=verdicts
+)
+def values(call, accident):
+    x = variable(0.5, -1.0)
+    body = InTurn(tanh, lambda x: tanh(x * (2 if accident else 1)))
+    call(body, x).sum().backward()
+    return [x.grad]
 
 
 @probe("N7.none", "determinism_check='none': a shape that the graph can still read.")

@@ -7,13 +7,13 @@ import torch
 import torch.utils.checkpoint as C
 
 from rematch.frameworks.pytorch.contract.probing import (
-    VARIANTS,
     Counted,
     HookCounter,
     checkpoint,
     checkpointed,
     directly,
     gradient_and_state,
+    in_both,
     judged,
     probe,
     ramp,
@@ -168,15 +168,12 @@ def recomputation_inside_a_forward():
     return seen
 
 
-@probe("N13.hooks_around_backward", "Hooks active during backward: do they see what a recomputation saves?")
-def hooks_around_backward():
-    seen = {}
-    for variant in VARIANTS:
-        y = checkpointed(variant, lambda x: torch.tanh(torch.tanh(x)), variable(0.5)).sum()
-        with HookCounter() as hooks:
-            y.backward()
-        seen[f"{variant}_packs"] = hooks.packs
-    return seen
+@probe("N13.hooks_around_backward", "Hooks active during backward: do they see what a recomputation saves?", by=in_both)
+def hooks_around_backward(call):
+    y = call(lambda x: torch.tanh(torch.tanh(x)), variable(0.5)).sum()
+    with HookCounter() as hooks:
+        y.backward()
+    return {"packs": hooks.packs}
 
 
 @probe("N13.scope_in_a_function", "Early stop switched off inside, for the inner checkpoint only.")
@@ -229,13 +226,12 @@ def partly_needed():
     }
 
 
-@probe("N13.random", "Dropout in and around a checkpoint in a checkpoint: masks and random state.")
-def random_state():
-    def run(call):
-        x = ramp(4, 8)
-        inner = lambda x: torch.tanh(torch.dropout(x, 0.5, True))
-        outer = lambda x: torch.dropout(call(inner, torch.dropout(x, 0.5, True)), 0.5, True)
-        call(outer, x).sum().backward()
-        return x.grad
-
-    return gradient_and_state(run)
+@probe(
+    "N13.random", "Dropout in and around a checkpoint in a checkpoint: masks and random state.", by=gradient_and_state
+)
+def random_state(call):
+    x = ramp(4, 8)
+    inner = lambda x: torch.tanh(torch.dropout(x, 0.5, True))
+    outer = lambda x: torch.dropout(call(inner, torch.dropout(x, 0.5, True)), 0.5, True)
+    call(outer, x).sum().backward()
+    return x.grad

@@ -4,6 +4,7 @@ What every probe needs: the registry, categories of errors and warnings, counter
 """
 
 import contextlib
+import functools
 import gc
 import random
 import re
@@ -71,12 +72,13 @@ class Probe:
         self.tried, self.function, self.promised = tried, function, promised
 
 
-def probe(identifier, tried, **promised):
-    """Registers a function that returns the facts seen. `identifier` begins with its rule."""
+def probe(identifier, tried, by=None, **promised):
+    """Registers a function that returns the facts seen, or one that `by` takes, such as verdicts().
+    `identifier` begins with its rule."""
 
     def register(function):
         assert identifier not in PROBES, identifier
-        PROBES[identifier] = Probe(tried, function, promised)
+        PROBES[identifier] = Probe(tried, functools.partial(by, function) if by else function, promised)
         return function
 
     return register
@@ -381,3 +383,17 @@ def alike(run):
     """Verdicts over the gradients of `run(call)` in both variants."""
     reference = run(directly)
     return {name: judged(lambda: run(call), reference) for name, call in CALLS.items()}
+
+
+def in_both(run):
+    """The facts that `run(call)` returns in both variants, by "variant_fact"."""
+    return {f"{variant}_{fact}": value for variant, facts in of_both(run).items() for fact, value in facts.items()}
+
+
+def of_both(run):
+    """What `run(call)` returns in both variants."""
+    return {variant: run(call) for variant, call in CALLS.items()}
+
+
+def plain_and_both(run):
+    return {"plain": run(directly)} | of_both(run)

@@ -9,17 +9,18 @@ import torch.utils.checkpoint as C
 
 from rematch.frameworks.pytorch.contract.probing import (
     CALLS,
-    VARIANTS,
     Counted,
     HookCounter,
     InTurn,
     OpCounter,
     checkpoint,
-    checkpointed,
     constant,
     directly,
+    in_both,
     judged,
+    of_both,
     outcome,
+    plain_and_both,
     probe,
     reentrant,
     runs_of_backwards,
@@ -50,14 +51,11 @@ def two_inputs():
     return {"packs": hooks.packs}
 
 
-@probe("N1.meta", "Tensors without data: device and shape of the gradient.")
-def meta():
-    seen = {}
-    for variant, call in CALLS.items():
-        x = torch.empty(3, device="meta", requires_grad=True)
-        call(lambda x: x.sin().cos(), x).sum().backward()
-        seen[variant] = [x.grad.device.type, list(x.grad.shape)]
-    return seen
+@probe("N1.meta", "Tensors without data: device and shape of the gradient.", by=of_both)
+def meta(call):
+    x = torch.empty(3, device="meta", requires_grad=True)
+    call(lambda x: x.sin().cos(), x).sum().backward()
+    return [x.grad.device.type, list(x.grad.shape)]
 
 
 @probe("N1.positions", "The third of four saved tensors comes out in another shape.")
@@ -291,80 +289,62 @@ def followed():
     return {"with_early_stop": judged(lambda: gradient_of_noise(body, checkpoint), reference)}
 
 
-@probe("N19.unused_output", "Two outputs of which one is not used.")
-def unused_output():
-    def situation(call, accident):
-        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
-        used, _ = call(lambda x: (torch.tanh(x * w), torch.sigmoid(x)), x)
-        used.sum().backward()
-        return [x.grad, w.grad]
-
-    return verdicts(situation)
+@probe("N19.unused_output", "Two outputs of which one is not used.", by=verdicts)
+def unused_output(call, accident):
+    x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+    used, _ = call(lambda x: (torch.tanh(x * w), torch.sigmoid(x)), x)
+    used.sum().backward()
+    return [x.grad, w.grad]
 
 
-@probe("N19.integer_output", "An integer output beside the one that is differentiated.")
-def integer_output():
-    def situation(call, accident):
-        x = variable(0.5, -1.0)
-        used, signs = call(lambda x: (torch.tanh(x), (x > 0).to(torch.int32)), x)
-        used.sum().backward()
-        return [x.grad, signs]
-
-    return verdicts(situation)
+@probe("N19.integer_output", "An integer output beside the one that is differentiated.", by=verdicts)
+def integer_output(call, accident):
+    x = variable(0.5, -1.0)
+    used, signs = call(lambda x: (torch.tanh(x), (x > 0).to(torch.int32)), x)
+    used.sum().backward()
+    return [x.grad, signs]
 
 
-@probe("N19.same_tensor_twice", "One tensor given as two inputs.")
-def same_tensor_twice():
-    def situation(call, accident):
-        x = variable(0.5, -1.0)
-        call(lambda a, b: torch.tanh(a) * b, x, x).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("N19.same_tensor_twice", "One tensor given as two inputs.", by=verdicts)
+def same_tensor_twice(call, accident):
+    x = variable(0.5, -1.0)
+    call(lambda a, b: torch.tanh(a) * b, x, x).sum().backward()
+    return [x.grad]
 
 
-@probe("N19.weight_inside_and_outside", "Firings of a hook on a weight used inside and outside.")
-def weight_inside_and_outside():
-    def firings(call):
-        w = variable(1.5)
-        count = []
-        w.register_hook(lambda g: count.append(1))
-        (call(lambda h: torch.tanh(h * w), variable(0.5)) * w).sum().backward()
-        return len(count)
-
-    return {"plain": firings(directly), "reentrant": firings(reentrant), "non_reentrant": firings(checkpoint)}
+@probe("N19.weight_inside_and_outside", "Firings of a hook on a weight used inside and outside.", by=plain_and_both)
+def weight_inside_and_outside(call):
+    w = variable(1.5)
+    count = []
+    w.register_hook(lambda g: count.append(1))
+    (call(lambda h: torch.tanh(h * w), variable(0.5)) * w).sum().backward()
+    return len(count)
 
 
-@probe("N20.thread", "Whether a recomputation on the CPU runs on the thread that called backward.")
-def thread():
-    seen = {}
-    for variant in VARIANTS:
-        threads = []
+@probe("N20.thread", "Whether a recomputation on the CPU runs on the thread that called backward.", by=in_both)
+def thread(call):
+    threads = []
 
-        def body(x):
-            threads.append(threading.get_ident())
-            return torch.tanh(x)
+    def body(x):
+        threads.append(threading.get_ident())
+        return torch.tanh(x)
 
-        checkpointed(variant, body, variable(0.5)).sum().backward()
-        seen[f"{variant}_recomputes_on_the_callers_thread"] = threads[0] == threads[1]
-    return seen
+    call(body, variable(0.5)).sum().backward()
+    return {"recomputes_on_the_callers_thread": threads[0] == threads[1]}
 
 
-@probe("N20.other_thread", "A backward on another thread: autocast and draws, as in the forward?")
-def other_thread():
-    seen = {}
-    for variant, call in CALLS.items():
-        found = []
+@probe("N20.other_thread", "A backward on another thread: autocast and draws, as in the forward?", by=of_both)
+def other_thread(call):
+    found = []
 
-        def body(x):
-            found.append((torch.is_autocast_enabled("cpu"), torch.rand(3).tolist()))
-            return torch.tanh(x)
+    def body(x):
+        found.append((torch.is_autocast_enabled("cpu"), torch.rand(3).tolist()))
+        return torch.tanh(x)
 
-        x = variable(0.5)
-        with torch.autocast("cpu", torch.bfloat16):
-            y = call(body, x)
-        thread = threading.Thread(target=lambda: y.sum().backward())
-        thread.start()
-        thread.join()
-        seen[variant] = [len(found), found[0] == found[-1], x.grad is not None]
-    return seen
+    x = variable(0.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = call(body, x)
+    thread = threading.Thread(target=lambda: y.sum().backward())
+    thread.start()
+    thread.join()
+    return [len(found), found[0] == found[-1], x.grad is not None]

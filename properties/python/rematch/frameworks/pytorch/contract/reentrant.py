@@ -15,8 +15,10 @@ from rematch.frameworks.pytorch.contract.probing import (
     checkpointed,
     constant,
     directly,
+    in_both,
     judged,
     outcome,
+    plain_and_both,
     probe,
     reentrant,
     runs_of_backwards,
@@ -385,16 +387,11 @@ def changes_a_constant_argument():
     return {"plain_gradient": int(gradient(directly)), "reentrant_gradient": int(gradient(reentrant))}
 
 
-@probe("RE11.identity", "A function that returns its input: the same object, the same memory?")
-def identity():
-    seen = {}
-    for variant in VARIANTS:
-        h = variable(0.5) * 2
-        y = checkpointed(variant, lambda t: t, h)
-        seen[f"{variant}_same_object"] = y is h
-        seen[f"{variant}_same_memory"] = y.data_ptr() == h.data_ptr()
-        seen[f"{variant}_same_maker"] = y.grad_fn is h.grad_fn
-    return seen
+@probe("RE11.identity", "A function that returns its input: the same object, the same memory?", by=in_both)
+def identity(call):
+    h = variable(0.5) * 2
+    y = call(lambda t: t, h)
+    return {"same_object": y is h, "same_memory": y.data_ptr() == h.data_ptr(), "same_maker": y.grad_fn is h.grad_fn}
 
 
 @probe("RE12.retain_graph", "Runs of the function after each of three backwards, graph retained.")
@@ -422,14 +419,11 @@ def nesting_depths():
     return {"leaf_runs": [runs(depth) for depth in range(1, 6)]}
 
 
-@probe("RE13.create_graph", "backward(create_graph=True), and the gradient of the gradient.")
-def create_graph():
-    def second(call):
-        x = variable(0.5)
-        call(lambda x: x * x * x, x).sum().backward(create_graph=True)
-        first = x.grad
-        if not first.requires_grad:
-            return "has no history"
-        return outcome(lambda: torch.autograd.grad(first, x))
-
-    return {"plain": second(directly), "reentrant": second(reentrant), "non_reentrant": second(checkpoint)}
+@probe("RE13.create_graph", "backward(create_graph=True), and the gradient of the gradient.", by=plain_and_both)
+def create_graph(call):
+    x = variable(0.5)
+    call(lambda x: x * x * x, x).sum().backward(create_graph=True)
+    first = x.grad
+    if not first.requires_grad:
+        return "has no history"
+    return outcome(lambda: torch.autograd.grad(first, x))

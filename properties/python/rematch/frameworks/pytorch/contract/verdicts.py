@@ -133,94 +133,76 @@ def weight_replaced():
     return weight_changed(change)
 
 
-@probe("N10.buffer_changed", "A frozen buffer changed in place between forward and backward.")
-def buffer_changed():
-    def situation(call, accident):
-        x, scale = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = call(lambda x: tanh(x * scale), x)
-        if accident:
-            scale.mul_(2)
-        y.sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("N10.buffer_changed", "A frozen buffer changed in place between forward and backward.", by=verdicts)
+def buffer_changed(call, accident):
+    x, scale = variable(0.5, -1.0), constant(2.0, 3.0)
+    y = call(lambda x: tanh(x * scale), x)
+    if accident:
+        scale.mul_(2)
+    y.sum().backward()
+    return [x.grad]
 
 
-@probe("N10.optimizer_step", "Two forwards; backward and step for the first, then the second's.")
-def optimizer_step():
-    def situation(call, accident):
-        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
-        body = lambda x: tanh(x * w) * w
-        first, second = call(body, x).sum(), call(body, x * 2).sum()
-        first.backward()
-        if accident:
-            torch.optim.SGD([w], lr=0.5).step()
-        w.grad = None
-        second.backward()
-        return [w.grad]
-
-    return verdicts(situation)
+@probe("N10.optimizer_step", "Two forwards; backward and step for the first, then the second's.", by=verdicts)
+def optimizer_step(call, accident):
+    x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+    body = lambda x: tanh(x * w) * w
+    first, second = call(body, x).sum(), call(body, x * 2).sum()
+    first.backward()
+    if accident:
+        torch.optim.SGD([w], lr=0.5).step()
+    w.grad = None
+    second.backward()
+    return [w.grad]
 
 
-@probe("N10.weight_changed_in_backward", "A weight changed during backward, by another's hook.")
-def weight_changed_in_backward():
-    def situation(call, accident):
-        x, early, late = variable(0.5, -1.0), variable(2.0, 3.0), variable(5.0, 7.0)
+@probe("N10.weight_changed_in_backward", "A weight changed during backward, by another's hook.", by=verdicts)
+def weight_changed_in_backward(call, accident):
+    x, early, late = variable(0.5, -1.0), variable(2.0, 3.0), variable(5.0, 7.0)
 
-        def step(_):
-            # The gradient of `late` is there before the node that reads `early` runs.
-            with torch.no_grad():
-                early.mul_(2)
+    def step(_):
+        # The gradient of `late` is there before the node that reads `early` runs.
+        with torch.no_grad():
+            early.mul_(2)
 
-        if accident:
-            late.register_hook(step)
-        call(lambda x: tanh(x * early) * late, x).sum().backward()
-        return [x.grad, early.grad, late.grad]
-
-    return verdicts(situation)
+    if accident:
+        late.register_hook(step)
+    call(lambda x: tanh(x * early) * late, x).sum().backward()
+    return [x.grad, early.grad, late.grad]
 
 
-@probe("N11.own_argument_changed", "A function that scales its argument in place before using it.")
-def own_argument_changed():
-    def situation(call, accident):
-        x, m = variable(0.5, -1.0), variable(2.0, 3.0)
-        h = m * 1
+@probe("N11.own_argument_changed", "A function that scales its argument in place before using it.", by=verdicts)
+def own_argument_changed(call, accident):
+    x, m = variable(0.5, -1.0), variable(2.0, 3.0)
+    h = m * 1
 
-        def body(x, h):
-            h = h.mul_(3) if accident else h * 3
-            return tanh(x * h)
+    def body(x, h):
+        h = h.mul_(3) if accident else h * 3
+        return tanh(x * h)
 
-        call(body, x, h).sum().backward()
-        return [x.grad, m.grad]
-
-    return verdicts(situation)
+    call(body, x, h).sum().backward()
+    return [x.grad, m.grad]
 
 
-@probe("N11.own_constant_changed", "The same with an argument that is frozen.")
-def own_constant_changed():
-    def situation(call, accident):
-        x, m = variable(0.5, -1.0), constant(2.0, 3.0)
+@probe("N11.own_constant_changed", "The same with an argument that is frozen.", by=verdicts)
+def own_constant_changed(call, accident):
+    x, m = variable(0.5, -1.0), constant(2.0, 3.0)
 
-        def body(x, m):
-            m = m.mul_(3) if accident else m * 3
-            return tanh(x * m)
+    def body(x, m):
+        m = m.mul_(3) if accident else m * 3
+        return tanh(x * m)
 
-        call(body, x, m).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+    call(body, x, m).sum().backward()
+    return [x.grad]
 
 
-@probe("N12.output_changed", "An output changed in place after the checkpoint.")
-def output_changed():
-    def situation(call, accident):
-        x = variable(0.5, -1.0)
-        y = call(tanh, x)
-        y = y.mul_(2) if accident else y * 2
-        y.sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("N12.output_changed", "An output changed in place after the checkpoint.", by=verdicts)
+def output_changed(call, accident):
+    x = variable(0.5, -1.0)
+    y = call(tanh, x)
+    y = y.mul_(2) if accident else y * 2
+    y.sum().backward()
+    return [x.grad]
 
 
 def dropout_between(use):
@@ -246,18 +228,15 @@ def eval_between_dropout_then_tanh():
     return dropout_between(lambda model, x: tanh(model(x)))
 
 
-@probe("V.eval_between_batch_norm", "eval() between forward and backward of a BatchNorm.")
-def eval_between_batch_norm():
-    def situation(call, accident):
-        model = torch.nn.BatchNorm1d(3)
-        x, scale = ramp(5, 3), ramp(5, 3, requires_grad=False)
-        y = call(model, x)
-        if accident:
-            model.eval()
-        (y * scale).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("V.eval_between_batch_norm", "eval() between forward and backward of a BatchNorm.", by=verdicts)
+def eval_between_batch_norm(call, accident):
+    model = torch.nn.BatchNorm1d(3)
+    x, scale = ramp(5, 3), ramp(5, 3, requires_grad=False)
+    y = call(model, x)
+    if accident:
+        model.eval()
+    (y * scale).sum().backward()
+    return [x.grad]
 
 
 @probe("V.batch_norm_statistics", "Updates of a BatchNorm's statistics in one step.")
@@ -309,20 +288,17 @@ def flag_fewer_saved():
     return flag_between(lambda x: tanh(tanh(x)), tanh)
 
 
-@probe("V.python_random", "A branch taken by Python's random, saving the same shapes.")
-def python_random():
-    def situation(call, accident):
-        # The second draw goes the other way than the first.
-        random.seed(next(s for s in range(99) if crosses(s)))
-        x = variable(0.5, -1.0)
+@probe("V.python_random", "A branch taken by Python's random, saving the same shapes.", by=verdicts)
+def python_random(call, accident):
+    # The second draw goes the other way than the first.
+    random.seed(next(s for s in range(99) if crosses(s)))
+    x = variable(0.5, -1.0)
 
-        def body(x):
-            return tanh(x * 2) if accident and random.random() < 0.5 else tanh(x)
+    def body(x):
+        return tanh(x * 2) if accident and random.random() < 0.5 else tanh(x)
 
-        call(body, x).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+    call(body, x).sum().backward()
+    return [x.grad]
 
 
 def crosses(seed):
@@ -331,21 +307,15 @@ def crosses(seed):
     return draws.random() >= 0.5 > draws.random()
 
 
-@probe("V.no_preserved_random_state", "A dropout whose random state is not preserved.")
-def no_preserved_random_state():
-    def situation(call, accident):
-        x = ramp(64)
-        call(lambda x: tanh(torch.dropout(x, 0.5, True)), x, preserve_rng_state=not accident).sum().backward()
-        return [x.grad]
-
-    return verdicts(situation)
+@probe("V.no_preserved_random_state", "A dropout whose random state is not preserved.", by=verdicts)
+def no_preserved_random_state(call, accident):
+    x = ramp(64)
+    call(lambda x: tanh(torch.dropout(x, 0.5, True)), x, preserve_rng_state=not accident).sum().backward()
+    return [x.grad]
 
 
-@probe("V.nothing_happens", "None of all that.")
-def nothing_happens():
-    def situation(call, accident):
-        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
-        call(lambda x: tanh(torch.dropout(x * w, 0.5, True)), x).sum().backward()
-        return [x.grad, w.grad]
-
-    return verdicts(situation)
+@probe("V.nothing_happens", "None of all that.", by=verdicts)
+def nothing_happens(call, accident):
+    x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+    call(lambda x: tanh(torch.dropout(x * w, 0.5, True)), x).sum().backward()
+    return [x.grad, w.grad]
