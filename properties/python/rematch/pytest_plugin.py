@@ -53,7 +53,7 @@ class _Models(pytest.Collector):
 def _made(what: str) -> tuple[Any, Any, Any, Any]:
     """Returns the model, its arguments and a loss. Raises _Unsafe."""
     from rematch import zoo
-    from rematch.place import load, model_of
+    from rematch.loading import load, model_of
 
     try:
         return zoo.build(what) if zoo.knows(what) else (*model_of(what, load(what)()), None)

@@ -16,9 +16,9 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from rematch import judge, judge_model  # noqa: E402
 from rematch.safe.memory import measure  # noqa: E402
-from rematch.safe.run import called  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT  # noqa: E402
 from rematch.safe.target import Target  # noqa: E402
+from rematch.safe.target_run import called  # noqa: E402
 
 WIDTH = 16
 X = torch.randn(3, 4)

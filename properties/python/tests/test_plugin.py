@@ -67,7 +67,7 @@ def test_a_model_whose_switch_is_not_found_does_not_pass(tmp_path):
 
 
 def test_what_a_function_returns_is_understood_or_refused_in_a_sentence(tmp_path):
-    from rematch.place import model_of
+    from rematch.loading import model_of
 
     x, kwargs = torch.ones(1), {"scale": 2.0}
     for made in (("m", x), ("m", (x,)), ("m", [x]), ("m", (x,), {}), ("m", ((x,), {}))):

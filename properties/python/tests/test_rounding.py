@@ -8,8 +8,8 @@ from torch import nn  # noqa: E402
 
 from rematch.safe import judge  # noqa: E402
 from rematch.safe.compare import Change, rounding  # noqa: E402
-from rematch.safe.run import OUTPUT, Seen  # noqa: E402
 from rematch.safe.state import BUFFER, Leaf  # noqa: E402
+from rematch.safe.target_run import OUTPUT, Seen  # noqa: E402
 
 EPS = torch.finfo(torch.float32).eps
 

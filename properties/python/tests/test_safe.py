@@ -357,7 +357,7 @@ def test_a_module_that_cannot_be_put_back_is_made_anew():
 
 
 def test_a_plain_run_that_does_not_end_is_not_tried(monkeypatch):
-    monkeypatch.setattr("rematch.safe.run.PATIENCE", 0.5)
+    monkeypatch.setattr("rematch.safe.target_run.PATIENCE", 0.5)
     layer, waiting = nn.Linear(4, 4), queue.SimpleQueue()
 
     def made():

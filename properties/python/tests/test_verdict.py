@@ -16,9 +16,9 @@ from rematch.safe import assert_checkpoint_safe, judge  # noqa: E402
 from rematch.safe.causes import ruled_out  # noqa: E402
 from rematch.safe.compare import changes  # noqa: E402
 from rematch.safe.evidence import Evidence, Traced  # noqa: E402
-from rematch.safe.run import Seen  # noqa: E402
 from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
 from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
+from rematch.safe.target_run import Seen  # noqa: E402
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

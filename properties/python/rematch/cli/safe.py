@@ -10,7 +10,7 @@ from inspect import isroutine
 from typing import TYPE_CHECKING, Any
 
 from rematch.cli import parser_of, refuse, sentence
-from rematch.place import load, model_of
+from rematch.loading import load, model_of
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from rematch.journal.comparison import told_apart
 from rematch.safe.parts import strided_parts
-from rematch.safe.run import AFTERWARDS, GRADIENT, OUTPUT, Seen
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
+from rematch.safe.target_run import AFTERWARDS, GRADIENT, OUTPUT, Seen
 
 _MAY_ROUND = (OUTPUT, GRADIENT, PARAMETER, ATTRIBUTE, ARGUMENT, TAG)
 """Kinds of values that a forward or a backward computes."""

@@ -28,10 +28,10 @@ from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.generators import random_leaves
 from rematch.safe.parts import strided_parts
 from rematch.safe.restore import content_of
-from rematch.safe.run import GRADIENT, Seen, run
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, CLASS, CLOSURE, ENVIRONMENT, GENERATOR, GLOBAL, TAG, Leaf, State
 from rematch.safe.target import Target, named_arguments
+from rematch.safe.target_run import GRADIENT, Seen, run
 from rematch.safe.values import Identity
 
 CALLER = "caller"

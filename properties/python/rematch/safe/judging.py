@@ -23,12 +23,12 @@ from rematch.safe.evidence import watch
 from rematch.safe.generators import random_states, seed_all
 from rematch.safe.judging_memory import judge_memory
 from rematch.safe.process import is_of_process
-from rematch.safe.run import GRADIENT, OUTPUT, Seen, run
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
 from rematch.safe.state import ATTRIBUTE
 from rematch.safe.switch import flag_switch, flags_that_are_on, is_named_after_checkpointing
 from rematch.safe.tape import Tape
 from rematch.safe.target import Target, copied
+from rematch.safe.target_run import GRADIENT, OUTPUT, Seen, run
 from rematch.safe.values import Extent
 from rematch.safe.verdict import Finding, Verdict
 

@@ -20,10 +20,10 @@ from rematch.journal.storages import Allocation, StorageMeter, storages
 from rematch.safe.blocks import outermost
 from rematch.safe.generators import seed_all
 from rematch.safe.process import DoesNotEnd
-from rematch.safe.run import called, patience_with
 from rematch.safe.scenarios import FIRST, Variant
 from rematch.safe.state import State
 from rematch.safe.target import Target, named_arguments
+from rematch.safe.target_run import called, patience_with
 
 STEPS, MORE = 2, 2
 """How many steps are measured, and how many more if the second leaves more behind than the first."""

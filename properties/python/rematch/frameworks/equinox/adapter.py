@@ -13,7 +13,7 @@ import numpy as np
 
 from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.base import OnJax
-from rematch.frameworks.jax.layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.saved import Step
 from rematch.subjects.adapter_layers import Module
 from rematch.subjects.framework import COMMON, Framework, Pending, Place, Run

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.frameworks.jax.base import OnJax
-from rematch.frameworks.jax.layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
@@ -22,7 +22,6 @@ from rematch.subjects.case import Choice
 from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
-
 
 CSE = "prevent_cse"
 """The option of cases that allow XLA to merge a recomputation with its forward; loops always do."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.frameworks.jax.layers import LOSSES, Steps
+from rematch.frameworks.jax.jax_layers import LOSSES, Steps
 from rematch.frameworks.jax.saved import OF_STEPS, WITHIN, within
 from rematch.subjects.framework import SEEN, Framework
 

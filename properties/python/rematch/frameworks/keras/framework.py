@@ -13,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras  # noqa: E402
 
-from rematch.frameworks.keras.layers import HELPERS, KINDS, MODULES, SAMPLES, VALUES  # noqa: E402
+from rematch.frameworks.keras.keras_layers import HELPERS, KINDS, MODULES, SAMPLES, VALUES  # noqa: E402
 from rematch.frameworks.keras.promises import PROMISES, counted, gradients  # noqa: E402
 from rematch.subjects.framework import COMMON, SEEN, Framework  # noqa: E402
 from rematch.subjects.library import Library  # noqa: E402
@@ -192,7 +192,7 @@ class Keras(Framework):
             # PyTorch stops a recomputation at the last tensor that was saved. JAX traces a layer once.
             self.observed = self.observed - {"executions"}
         if backend == "jax":
-            from rematch.frameworks.jax.layers import SAME_ROUNDING
+            from rematch.frameworks.jax.jax_layers import SAME_ROUNDING
 
             before = SAME_ROUNDING
             self.cases_per_shape = 2
@@ -206,7 +206,7 @@ class Keras(Framework):
             self.within = WITHIN
         self.imports = f'{before}os.environ["KERAS_BACKEND"] = "{backend}"\n{self.imports}'
         if backend == "tensorflow":
-            from rematch.frameworks.tensorflow.run import OBSERVED
+            from rematch.frameworks.tensorflow.tensorflow_run import OBSERVED
 
             self.observed |= OBSERVED
         if backend != "jax":
@@ -226,7 +226,7 @@ class Keras(Framework):
             self.names["within"] = within
             self.run_type = Eager
         if backend == "tensorflow":
-            from rematch.frameworks.tensorflow.run import OneCallRun
+            from rematch.frameworks.tensorflow.tensorflow_run import OneCallRun
 
             self.run_type = OneCallRun
         if backend == "torch":

@@ -16,8 +16,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import mindspore as ms  # noqa: E402
 from mindspore import nn  # noqa: E402
 
+from rematch.frameworks.mindspore.mindspore_run import OBSERVED, HookedRun  # noqa: E402
 from rematch.frameworks.mindspore.promises import HELPERS, PROMISES  # noqa: E402
-from rematch.frameworks.mindspore.run import OBSERVED, HookedRun  # noqa: E402
 from rematch.subjects.adapter_layers import Module, where_drawn  # noqa: E402
 from rematch.subjects.case import Choice, Layer  # noqa: E402
 from rematch.subjects.framework import COMMON, SEEN, Framework  # noqa: E402

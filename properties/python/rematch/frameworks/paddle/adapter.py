@@ -21,7 +21,7 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.frameworks.paddle.forked import forked
-from rematch.frameworks.paddle.layers import (
+from rematch.frameworks.paddle.paddle_layers import (
     KINDS,
     LIBRARY,
     MODULES,

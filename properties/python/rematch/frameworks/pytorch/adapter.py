@@ -9,7 +9,7 @@ from typing import Any
 from rematch.frameworks.pytorch.library import library
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.subject import VARIANTS, TorchSubject
-from rematch.place import import_lines, load
+from rematch.loading import import_lines, load
 
 NOT_IN_PARALLEL = ("layers", "no_modules", "observe", "wrapper", "compile", "around", "budget", "defaults")
 

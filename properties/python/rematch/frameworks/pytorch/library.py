@@ -1,4 +1,4 @@
-"""The layers that samples.py finds in this PyTorch, kept in a file, as finding them takes a minute."""
+"""The layers that databases.py finds in this PyTorch, kept in a file, as finding them takes a minute."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def fit(value, *shape):  # its numbers in that shape: again and again, or means 
 def grid(x, *shape):
     return torch.linspace(0.1, 0.9, math.prod(shape), dtype=x.dtype).reshape(shape)
 """
-_SAMPLES = Path(__file__).with_name("samples.py")
+_DATABASES = Path(__file__).with_name("databases.py")
 
 
 def found() -> dict[str, Any]:
     """The layers, and those "not tried" with the reason."""
-    return kept(f"torch-{torch.__version__}", (str(_SAMPLES),), "rematch.frameworks.pytorch.samples")
+    return kept(f"torch-{torch.__version__}", (str(_DATABASES),), "rematch.frameworks.pytorch.databases")
 
 
 @lru_cache(1)

@@ -6,9 +6,9 @@ import torch
 from cases import chain, run_of, segment
 from torch import nn
 
+from rematch.frameworks.pytorch.databases import Writer, classes
 from rematch.frameworks.pytorch.library import SETUP, found, library
 from rematch.frameworks.pytorch.modules import MODULES
-from rematch.frameworks.pytorch.samples import Writer, classes
 
 BY_NAME = {layer.name: layer for layer in library()}
 FAMILIES = {name.rpartition(".")[0] for name in BY_NAME}

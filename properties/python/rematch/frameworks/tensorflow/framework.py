@@ -14,7 +14,7 @@ from tensorflow.python.eager import context  # noqa: E402
 
 from rematch.frameworks.tensorflow.promises import PROMISES  # noqa: E402
 from rematch.frameworks.tensorflow.promises_arguments import gradient as slope  # noqa: E402
-from rematch.frameworks.tensorflow.run import OBSERVED, EagerRun  # noqa: E402
+from rematch.frameworks.tensorflow.tensorflow_run import OBSERVED, EagerRun  # noqa: E402
 from rematch.subjects.adapter_layers import Module, where_drawn  # noqa: E402
 from rematch.subjects.case import Layer  # noqa: E402
 from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run  # noqa: E402

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from rematch.frameworks.tensorflow.framework import KINDS, MODULES, TensorFlow, differentiate, state_of
-from rematch.frameworks.tensorflow.run import OF_FORWARDS, TracedRun
+from rematch.frameworks.tensorflow.tensorflow_run import OF_FORWARDS, TracedRun
 from rematch.subjects.adapter_layers import where_drawn
 from rematch.subjects.case import shape_of
 from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run

@@ -6,7 +6,6 @@ from rematch.safe.causes import computations, memory, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
 from rematch.safe.evidence import FORWARD, Evidence
-from rematch.safe.run import AFTERWARDS, GRADIENT, OUTPUT
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -19,6 +18,7 @@ from rematch.safe.state import (
     MODE,
     PARAMETER,
 )
+from rematch.safe.target_run import AFTERWARDS, GRADIENT, OUTPUT
 
 __all__ = ["CAUSES", "COMPUTED", "OF_COMPUTATIONS", "Cause", "Diagnosis", "diagnose"]
 

@@ -8,8 +8,8 @@ from rematch.safe.causes import rules, states
 from rematch.safe.causes.cause import Cause, ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import WHICH, Evidence
-from rematch.safe.run import GRADIENT
 from rematch.safe.state import BUFFER, ENVIRONMENT, MODE
+from rematch.safe.target_run import GRADIENT
 from rematch.safe.values import Identity
 
 _RANDOM = "the random state of "

@@ -8,8 +8,8 @@ from rematch.safe.causes import states
 from rematch.safe.causes.cause import ComputationRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import Digest, Evidence, Traced
-from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PARAMETER, TAG
+from rematch.safe.target_run import GRADIENT, OUTPUT
 from rematch.safe.values import Extent, Made
 
 _RANDOM = "the random state of "

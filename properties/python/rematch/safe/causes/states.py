@@ -12,7 +12,6 @@ from torch import Tensor
 from rematch.safe.causes.cause import Cause, StateRule
 from rematch.safe.compare import Change
 from rematch.safe.evidence import BACKWARD, CALLER, FORWARD, Digest, Evidence
-from rematch.safe.run import GRADIENT, OUTPUT
 from rematch.safe.state import (
     ARGUMENT,
     ATTRIBUTE,
@@ -28,6 +27,7 @@ from rematch.safe.state import (
     RETURNED,
     TAG,
 )
+from rematch.safe.target_run import GRADIENT, OUTPUT
 from rematch.safe.values import Extent, Identity, Position
 
 GUARD = (

@@ -1,5 +1,5 @@
 """Layers of PyTorch's own databases, which come with it: every class of torch.nn, and every operator that
-has a gradient, with its samples, as text. `python -m rematch.frameworks.pytorch.samples` prints them as
+has a gradient, with its samples, as text. `python -m rematch.frameworks.pytorch.databases` prints them as
 JSON, and why others are not among them; library.py keeps that."""
 
 from __future__ import annotations
