@@ -203,6 +203,11 @@ def observed(record: dict[str, Any]) -> Observed:
     }
 
 
+def differing(record: dict[str, Any]) -> set[str]:
+    """The quantities of a run that have other bits than in the run before."""
+    return {key[0] for key, o in observed(record).items() if o.get("present", True) and not o.get("as")}
+
+
 def assert_same_arrays(first: dict[str, Any], second: dict[str, Any]) -> None:
     """Two records have the same observations, to the bit."""
     one, other = observed(first), observed(second)

@@ -87,9 +87,9 @@ class Harness:
         """The records of the plain and the checkpointed run of what run_of() made."""
         return self.record(**sent, checkpointed=False, **plain), self.record(checkpointed=True)
 
-    def agreed(self, case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def agreed(self, case: dict[str, Any], **plain: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         """The records of the plain and the checkpointed run of a case, which have no error."""
-        records = self.both(run_of(case))
+        records = self.both(run_of(case), **plain)
         assert [record["error"] for record in records if "error" in record] == []
         return records
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
+import cases
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import chain, run_of, segment
 from harness import Harness
 
 pytest.importorskip("torch")
@@ -43,11 +44,8 @@ def compiled():
 
 def differing(subject, case):
     """Quantities of which the checkpointed run has other bits than the plain run."""
-    plain = subject.record(**run_of(case))
-    checkpointed = subject.record(checkpointed=True)
-    assert "error" not in plain and "error" not in checkpointed
-    found = observed(checkpointed).values()
-    differs = {o["quantity"] for o in found if o.get("present", True) and not o.get("as")}
+    plain, checkpointed = subject.agreed(case)
+    differs = cases.differing(checkpointed)
     return differs | ({"random state"} if plain["streams"] != checkpointed["streams"] else set())
 
 

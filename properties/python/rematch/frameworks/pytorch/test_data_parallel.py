@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import assert_same_arrays, chain, observed, run_of, segment
+from cases import assert_same_arrays, chain, differing, observed, run_of, segment
 from harness import Harness
 
 pytest.importorskip("torch")
@@ -45,15 +45,6 @@ def of(kind, case, mode, ranks=2, buckets="single"):
     return {**case, "options": {**options, **({"buckets": buckets} if kind == "ddp" else {})}}
 
 
-def differing(subject, case, **plain_run):
-    """Quantities of which the checkpointed run has other bits than the plain run, without an error."""
-    plain = subject.record(**run_of(case), **plain_run)
-    checkpointed = subject.record(checkpointed=True)
-    assert "error" not in plain and "error" not in checkpointed, checkpointed["error"]
-    found = observed(checkpointed).values()
-    return {o["quantity"] for o in found if o.get("present", True) and not o.get("as")}
-
-
 def error_of(subject, case):
     """The error of the checkpointed run, as one text."""
     assert "error" not in subject.record(**run_of(case))
@@ -76,7 +67,7 @@ def test_a_checkpointed_run_on_ranks_has_the_bits_of_the_plain_one(parallel, mod
     layers, plan = MODELS[model]
     for mode in MODES[kind]:
         case = chain(*layers, input=(5, 4), plan=plan, protocol=protocol)
-        assert differing(subject, of(kind, case, mode, ranks)) == set()
+        assert differing(subject.agreed(of(kind, case, mode, ranks))[1]) == set()
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -195,7 +186,7 @@ def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the
     within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
     text = error_of(ddp, of("ddp", within, "find_unused_parameters"))
     assert "RuntimeError: Expected to mark a variable ready only once" in text
-    assert differing(ddp, of("ddp", TWICE, "static_graph")) == set()
+    assert differing(ddp.agreed(of("ddp", TWICE, "static_graph"))[1]) == set()
 
 
 def test_a_layer_that_reentrant_segments_share_is_reduced_too_early_silently(ddp):
@@ -209,7 +200,7 @@ def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
     for prior in (False, True):
         protocol = {"steps": 2, "prior_gradients": prior}
         case = of("ddp", {**frozen, "protocol": protocol}, "default")
-        assert differing(ddp, case, detached_layers=[0]) == set()
+        assert differing(ddp.agreed(case, detached_layers=[0])[1]) == set()
 
 
 def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(parallel):
@@ -225,8 +216,7 @@ def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(para
         run["arrays"]["targets"] = [encode(np.ones((4, 3), np.float32))] * 4
         plain = observed(subject.record(**run, detached_layers=[0]))
         assert plain["parameter_gradient", 0, 0, 0]["present"] is False
-        found = observed(subject.record(checkpointed=True)).values()
-        assert {o["quantity"] for o in found if o.get("present", True) and not o.get("as")} == set()
+        assert differing(subject.record(checkpointed=True)) == set()
 
 
 def test_a_forward_without_a_backward_does_not_hide_an_update_of_shards(parallel, torch_subject):
@@ -320,7 +310,7 @@ def test_what_goes_wrong_between_ranks_is_told_and_the_next_case_runs(faulty, la
 
     text = error_of(faulty, case(layers))
     assert all(words in text for words in told), text
-    assert differing(faulty, case(8)) == set()
+    assert differing(faulty.agreed(case(8))[1]) == set()
     assert faulty.record(**run_of(case(10)))["error"] == {"kind": "ValueError", "message": "no such row"}
     died = faulty.ask(**run_of(case(9)))["unsupported"]
     assert died.startswith("the plain run: of its ranks, 1 died; rank 0: ") and "rank 1: exit status 3" in died
@@ -359,7 +349,7 @@ def test_a_checkpoint_that_breaks_a_gradient_on_every_rank_is_seen(start_python,
     subject = start_python(HALVES.replace("KIND", kind))
     subject.hello()
     case = chain(FOUR, "tanh", FOUR, input=(4, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
-    found = differing(subject, of(kind, case, MODES[kind][0]))
+    found = differing(subject.agreed(of(kind, case, MODES[kind][0]))[1])
     assert found == {"input_gradient", "parameter_gradient", "parameter"}
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 from cases import segment
 
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS
+from rematch.frameworks.pytorch.test_collectives import FIVE, FOUR, TIED, WORDS, both, of
 from rematch.frameworks.pytorch.test_export import agrees, finding
 from rematch.frameworks.pytorch.test_export_parallel import shown, why
-from rematch.frameworks.pytorch.test_sharded_split import both
-from rematch.frameworks.pytorch.test_tensor_parallel import FIVE, FOUR, TIED, WORDS, of
 
 MANY = {"steps": 2, "microbatches": 2, "optimizer": "adam", "prior_gradients": True}
 
@@ -74,19 +74,28 @@ def test_what_ranks_send_shows_in_no_results(tp):
     assert "no script was found" in why(tp, case, finding("parameter-gradients", "1", "2"))
 
 
-@pytest.mark.parametrize("units", OPTIONS["fsdp2_tp"]["units"])
-@pytest.mark.parametrize("split", OPTIONS["fsdp2_tp"]["split"])
-def test_a_script_shards_what_it_splits(fsdp2_tp, split, units):
+WAYS = [
+    ("checkpoint within", 4, {"reshard": "never"}),
+    ("checkpoint around", 5, {"reshard": "in turns"}),
+    ("checkpoint within", 5, {"reshard": "always", "rows": "whole"}),
+]
+
+
+# Each script runs for seconds: every split of every kind of units has one of the ways, in turns.
+@pytest.mark.parametrize(
+    ("split", "units", "way"),
+    [
+        (*of_units, WAYS[(turn + turn // 3) % 3])
+        for turn, of_units in enumerate(product(OPTIONS["fsdp2_tp"]["split"], OPTIONS["fsdp2_tp"]["units"]))
+    ],
+)
+def test_a_script_shards_what_it_splits(fsdp2_tp, split, units, way):
     layers, segments = [FOUR, "tanh", FOUR, "layer_norm", FIVE], (segment(0, 3), segment(3, 5))
-    options = {"protocol": MANY, "split": split, "units": units}
-    for mode, count, rest in (
-        ("checkpoint within", 4, {"reshard": "never"}),
-        ("checkpoint around", 5, {"reshard": "in turns"}),
-        ("checkpoint within", 5, {"reshard": "always", "rows": "whole"}),
-    ):
-        script = agrees(fsdp2_tp, both(layers, *segments, mode=mode, input=(count, 4), **options, **rest))
-        place = "segment0" if units == "segments" else "layer0"
-        assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
-        assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script
-        assert ("SequenceParallel(" in script) == (split == "sequence" and count == 4)
-        assert ("def rows(" in script) == ("rows" not in rest)
+    mode, count, rest = way
+    options = {"protocol": MANY, "split": split, "units": units, **rest}
+    script = agrees(fsdp2_tp, both(layers, *segments, mode=mode, input=(count, 4), **options))
+    place = "segment0" if units == "segments" else "layer0"
+    assert f"{place}.linear0 = linear0" in script and 'parallelize_module(linear0, mesh["layers"], ' in script
+    assert 'fully_shard(unit, mesh=mesh["rows"], ' in script and "parallelize_module(linear4" not in script
+    assert ("SequenceParallel(" in script) == (split == "sequence" and count == 4)
+    assert ("def rows(" in script) == ("rows" not in rest)

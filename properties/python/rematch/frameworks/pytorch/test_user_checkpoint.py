@@ -7,7 +7,7 @@ import sys
 import textwrap
 
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import chain, differing, observed, run_of, segment
 
 torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
@@ -158,8 +158,7 @@ def records(start_python):
 
 
 def same_bits(record):
-    present = [o for o in observed(record).values() if o.get("present", True)]
-    return all(o.get("as") for o in present)
+    return not differing(record)
 
 
 def test_three_lines_make_a_subject_of_a_checkpoint_function(records):
