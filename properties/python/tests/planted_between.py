@@ -202,22 +202,6 @@ def sequences():
 
 
 @planted("changed-by-later-forward", sequences)
-class StretchesBase(Inner):
-    """Rotates by angles of a base that grows with the longest sequence so far, and with that alone."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.max_length, self.base = 16, 10.0
-
-    def forward(self, x):
-        if x.shape[1] > self.max_length:
-            self.max_length, self.base = x.shape[1], 10.0 * x.shape[1] / self.max_length
-        angles = torch.outer(torch.arange(x.shape[1]), self.base ** -torch.arange(0.0, 1.0, 0.25))
-        y = self.inner(x)
-        return (y * angles.cos() + y.flip(-1) * angles.sin()).tanh()
-
-
-@planted("changed-by-later-forward", sequences)
 class StretchesDecay(Inner):
     """Makes it in the first forward, which its recomputation need not."""
 

@@ -15,7 +15,6 @@ plant(
     {
         "no-input-requires-grad:embedding": lambda: nn.Embedding(5, 3),
         "nested-output:ReturnsDict": lambda self, x: {"hidden": self.inner(x).tanh()},
-        "nested-output:ReturnsList": lambda self, x: [self.inner(x).tanh()],
         "nested-output:ReturnsMixed": then(lambda y: (y, {"aux": y.square().mean()})),
         "detached-output:ReturnsDetached": then(lambda y: (y, y.detach().exp())),
         "grad-mode:AsksGradMode": then(lambda y: y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()),
@@ -104,13 +103,6 @@ def writes_to_embedding(self, ids):
 def sliced():
     layer = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
     return lambda x: checkpoint(layer, torch.stack([x, x])[:, :2], use_reentrant=False)
-
-
-@planted("switch-changes-more", gradient_checkpointing=True)
-def switches_prefix(self, x):
-    if self.gradient_checkpointing:
-        return checkpoint(self.inner, x * 1.5, use_reentrant=False)
-    return self.inner(x)
 
 
 def halves():

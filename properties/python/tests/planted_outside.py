@@ -102,12 +102,6 @@ def seeds_python(self, x):
     return (self.inner(x) * random.random()).tanh()
 
 
-@planted("seed-in-forward")
-def seeds_numpy(self, x):
-    np.random.seed(7)
-    return (self.inner(x) * float(np.random.rand())).tanh()
-
-
 @planted("early-stop")
 def hooks_for_one_forward(self, x):
     """Takes its hook away when it is done, which the recomputation never is."""

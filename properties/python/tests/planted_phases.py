@@ -84,17 +84,6 @@ class Halves(Inner):
 
 
 @planted("early-stop")
-class CountsDepth(Inner):
-    depth = 0
-
-    def forward(self, x):
-        self.depth += 1
-        y = (self.inner(x) * self.depth).tanh()
-        self.depth -= 1
-        return y
-
-
-@planted("early-stop")
 class SetsFlag(Inner):
     active = False
 
@@ -153,15 +142,6 @@ def closes_over_object(self, x):
     return x
 
 
-@planted("cache-filled", table=lambda: torch.zeros(4, 4), filled=False)
-def fills_under_policy(self, x):
-    """Only a policy misses the products that fill the table."""
-    if not self.filled:
-        self.table.copy_(torch.eye(4) @ torch.arange(16.0).view(4, 4).cos())
-        self.filled = True
-    return ((x @ self.inner.weight).tanh() @ self.table).sin() @ self.inner.weight
-
-
 @planted("side-output")
 class RecordsRouter(Inner):
     recording = False
@@ -194,14 +174,6 @@ def cuts(self, x):
         return self.last(self.inner(x))
     x = checkpoint(self.inner, x.detach(), use_reentrant=False)
     return checkpoint(self.last, x.detach(), use_reentrant=False)
-
-
-@planted("changed-by-later-forward", highest=lambda: nn.Buffer(torch.tensor(0.1)))
-def running_maximum(self, x):
-    """Right for one forward, whose recomputation finds the maximum that it left."""
-    with torch.no_grad():
-        self.highest.copy_(torch.maximum(self.highest, x.abs().max()))
-    return (self.inner(x) / self.highest.clone()).tanh()
 
 
 @planted("left-by-earlier-forward", last=lambda: nn.Buffer(torch.zeros(())))

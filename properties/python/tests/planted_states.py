@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import torch
-from modules import Inner, plant, planted
+from modules import plant, planted
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -50,15 +50,6 @@ def clamps(self, x):
     with torch.no_grad():
         self.inner.weight.mul_(0.9)
     return self.inner(x).tanh()
-
-
-@planted("counter")
-class PythonCounts(Inner):
-    calls = 0
-
-    def forward(self, x):
-        self.calls += 1
-        return self.inner(x)
 
 
 @planted("counter", step=0)
