@@ -168,6 +168,10 @@ class DataParallelSubject(TorchSubject):
         if any(_may_draw_anew(case, segment) for segment in case.plan.cut(len(case.layers))):
             # That is foreseen from draws, which are not observed.
             raise Unsupported("a module in a segment that does not preserve the random state")
+        ways = any(layer.kind in ("early_exit", "moe") for layer in case.layers)
+        if ways and case.protocol.inject in ("input_changed", "weight_changed"):
+            # A recomputation of other values may fail on one rank, for which the others then wait.
+            raise Unsupported("a trial after which ranks may go different ways")
 
     def run(self, request: Request, record: Record) -> None:
         if request.case is not self._case:
