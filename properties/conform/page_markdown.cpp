@@ -41,13 +41,15 @@ std::string report(const Divergence& d) {
   const std::string address = d.reported.substr(begin);
   std::string words = d.reported.substr(0, begin);
   while (words.ends_with(' ')) words.pop_back();
-  const bool is_web =
-      !address.empty() && address.find_first_of(" ()<>\n|") == std::string::npos;
+  const bool is_web = !address.empty() && address.find_first_of(" ()<>\n|") == std::string::npos;
   const bool is_bug = d.mark == Mark::known;
   std::string text = is_bug ? "not reported" : "";
   if (is_web) {
     text = fmt::format("[{}]({})",
-                       !words.empty() ? plain(words) : is_bug ? "reported" : "see", address);
+                       !words.empty() ? plain(words)
+                       : is_bug       ? "reported"
+                                      : "see",
+                       address);
   } else if (address.empty() && !words.empty()) {
     text = plain(words);
   }

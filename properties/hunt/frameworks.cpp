@@ -147,12 +147,11 @@ fs::path python_of(const std::string& environment) {
 constexpr std::string_view kOwnFunctions = "pytorch";
 
 /// Commands of the Python package, each with a subject whose environment has what it imports.
-const std::map<std::string_view, std::string_view> kCommandsInPython{
-    {"judge", "pytorch"},
-    {"plan", "pytorch"},
-    {"report", "pytorch"},
-    {"safe", "pytorch"},
-    {"zoo", "transformers"}};
+const std::map<std::string_view, std::string_view> kCommandsInPython{{"judge", "pytorch"},
+                                                                     {"plan", "pytorch"},
+                                                                     {"report", "pytorch"},
+                                                                     {"safe", "pytorch"},
+                                                                     {"zoo", "transformers"}};
 
 /// A subject that Python runs, as it was named.
 struct Named {

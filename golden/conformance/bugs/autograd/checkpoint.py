@@ -34,7 +34,5 @@ def closed_over(w, around):
 
 for name, around in (("plain", lambda f: f), ("checkpoint", autograd.checkpoint)):
     is_right = (autograd.grad(closed_over)(w, around) == 2 * w).all()
-    print(
-        f"{name}: gradient of an array closed over: {'right' if is_right else 'WRONG'}"
-    )
+    print(f"{name}: gradient of an array closed over: {'right' if is_right else 'WRONG'}")
 sys.exit(not (same and is_right))

@@ -17,9 +17,7 @@ from diffusers import AutoencoderTiny
 
 torch.manual_seed(0)
 small = {"encoder_block_out_channels": (16, 16), "decoder_block_out_channels": (16, 16)}
-model = AutoencoderTiny(
-    **small, num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)
-).train()
+model = AutoencoderTiny(**small, num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1)).train()
 image = torch.rand(1, 3, 16, 16) * 2 - 1
 latent = torch.rand(1, 4, 8, 8)
 
@@ -30,9 +28,7 @@ def is_wrong(name, half, x):
     model.enable_gradient_checkpointing()
     got = half(x)[0].flatten()[:2]
     wrong = not torch.allclose(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: output {got.tolist()}, expected {expected.tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: output {got.tolist()}, expected {expected.tolist()}")
     return wrong
 
 

@@ -38,8 +38,5 @@ norm = nn.BatchNorm1d(2)
 wrapped = checkpoint_wrapper(nn.Sequential(checkpoint_wrapper(norm)))
 for _ in range(2):
     wrapped(torch.randn(4, 2, requires_grad=True)).sum().backward()
-print(
-    "statistics of BatchNorm in 2 steps:",
-    "right" if norm.num_batches_tracked == 2 else "WRONG",
-)
+print("statistics of BatchNorm in 2 steps:", "right" if norm.num_batches_tracked == 2 else "WRONG")
 sys.exit(not same or norm.num_batches_tracked != 2)

@@ -36,7 +36,5 @@ def forward(x):
 for name, call in (("control: plain", forward), ("remat", keras.remat(forward))):
     masks = [mask(call) for _ in range(5)]
     different = len({tuple(m) for m in masks[1:]})
-    print(
-        f"{name}: {'right' if different == 4 else 'WRONG'}: {different} masks in 4 steps"
-    )
+    print(f"{name}: {'right' if different == 4 else 'WRONG'}: {different} masks in 4 steps")
 sys.exit(different != 4)

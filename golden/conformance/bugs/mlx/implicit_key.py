@@ -22,13 +22,9 @@ def masked(x, key=None):
 
 def is_wrong(name, around, key=None):
     mx.random.seed(0)
-    output, of = mx.vjp(
-        lambda x: around(lambda x: masked(x, key))(x), [x], [mx.ones(8)]
-    )
+    output, of = mx.vjp(lambda x: around(lambda x: masked(x, key))(x), [x], [mx.ones(8)])
     got, expected = of[0].tolist(), output[0].tolist()
-    print(
-        f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, expected {expected}"
-    )
+    print(f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, expected {expected}")
     return got != expected
 
 

@@ -28,9 +28,7 @@ def is_wrong(name, function):
         return (first + 10 * second).sum()
 
     got = mx.grad(loss)(x).tolist()
-    print(
-        f"{name}: {'WRONG' if got != [33, 33] else 'right'}: gradient {got}, expected [33.0, 33.0]"
-    )
+    print(f"{name}: {'WRONG' if got != [33, 33] else 'right'}: gradient {got}, expected [33.0, 33.0]")
     return got != [33, 33]
 
 

@@ -19,18 +19,13 @@ def is_wrong(name, budget):
     config.activation_memory_budget = budget
     torch._dynamo.reset()
     torch.manual_seed(0)
-    block = torch.compile(
-        lambda x: torch.nn.functional.dropout(x.sin().sin(), 0.5).cos(),
-        backend="aot_eager",
-    )
+    block = torch.compile(lambda x: torch.nn.functional.dropout(x.sin().sin(), 0.5).cos(), backend="aot_eager")
     y = block(x)
     gradient = torch.autograd.grad(y.sum(), x)[0]
     # cos(0) is 1: where the mask drops an element, the output is 1 and the gradient is 0.
     dropped, without = (y == 1).int().tolist(), (gradient == 0).int().tolist()
     wrong = dropped != without
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: no gradient for {without}, expected {dropped}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: no gradient for {without}, expected {dropped}")
     return wrong
 
 

@@ -26,9 +26,7 @@ def is_wrong(name, run, caches=True):
     weight.grad = None
     loss.sum().backward()
     got = weight.grad.item()
-    print(
-        f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, expected {expected}"
-    )
+    print(f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, expected {expected}")
     return got != expected
 
 

@@ -43,9 +43,7 @@ def is_wrong(name, caches):
     expected = gradient(lambda block, x: block(x), caches)
     got = gradient(checkpointed, caches)
     wrong = not torch.equal(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got[0].tolist()}, expected {expected[0].tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got[0].tolist()}, expected {expected[0].tolist()}")
     return wrong
 
 

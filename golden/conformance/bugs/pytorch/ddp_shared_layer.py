@@ -32,9 +32,7 @@ class Model(nn.Module):
 
 
 def run(rank, folder, results):
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
-    )
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     for is_reentrant in (False, True):
         model = DistributedDataParallel(Model(is_reentrant))
         model(torch.full((1, 1), 1.0 + rank)).sum().backward()
@@ -49,10 +47,6 @@ if __name__ == "__main__":
         for is_reentrant in (False, True):
             got = [results[rank, is_reentrant] for rank in range(2)]
             wrong = got != [3.0, 3.0]  # 2 for rank 0 and 4 for rank 1, averaged
-            name = (
-                "use_reentrant=True" if is_reentrant else "control: use_reentrant=False"
-            )
-            print(
-                f"{name}: {'WRONG' if wrong else 'right'}: gradients of the ranks {got}, expected [3.0, 3.0]"
-            )
+            name = "use_reentrant=True" if is_reentrant else "control: use_reentrant=False"
+            print(f"{name}: {'WRONG' if wrong else 'right'}: gradients of the ranks {got}, expected [3.0, 3.0]")
     sys.exit(wrong)

@@ -28,9 +28,7 @@ def is_wrong(name, middle, run):
     for call in (step, torch.compile(step)):
         torch.manual_seed(0)
         zeros.append((call(x) == 0).flatten().int().tolist())
-    print(
-        f"{name}: {'WRONG' if zeros[0] != zeros[1] else 'right'}: dropped {zeros[1]}, expected {zeros[0]}"
-    )
+    print(f"{name}: {'WRONG' if zeros[0] != zeros[1] else 'right'}: dropped {zeros[1]}, expected {zeros[0]}")
     return zeros[0] != zeros[1]
 
 

@@ -29,13 +29,9 @@ def is_wrong(name, is_reentrant=True, is_sharded=True, caches=True):
         fully_shard(unit, mesh=mesh)
         fully_shard(model, mesh=mesh)
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=caches):
-        checkpoint(
-            model, torch.ones(2, 4, requires_grad=True), use_reentrant=is_reentrant
-        ).float().sum().backward()
+        checkpoint(model, torch.ones(2, 4, requires_grad=True), use_reentrant=is_reentrant).float().sum().backward()
     wrong = unit.weight.grad is None
-    print(
-        f"{name}: {'WRONG: the weight has no gradient' if wrong else 'right: the weight has a gradient'}"
-    )
+    print(f"{name}: {'WRONG: the weight has no gradient' if wrong else 'right: the weight has a gradient'}")
     return wrong
 
 

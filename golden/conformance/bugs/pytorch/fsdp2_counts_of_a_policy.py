@@ -20,11 +20,7 @@ import torch.multiprocessing as mp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 RANKS = 4
 
@@ -45,9 +41,7 @@ def policy(context, op, *args, **kwargs):
 
 
 def run(rank, folder, results):
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
-    )
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
     mesh = init_device_mesh("cpu", (RANKS,))
     for is_sharded in (False, True):
         unit = nn.Linear(4, 4, bias=False)
@@ -57,9 +51,7 @@ def run(rank, folder, results):
             fully_shard(unit, mesh=mesh, reshard_after_forward=2)
         x = torch.full((1, 4), 0.25, requires_grad=True)
         contexts = partial(create_selective_checkpoint_contexts, policy)
-        checkpoint(
-            segment, x, use_reentrant=False, context_fn=contexts
-        ).sum().backward()
+        checkpoint(segment, x, use_reentrant=False, context_fn=contexts).sum().backward()
         results[rank, is_sharded] = x.grad[0, 0].item()
     dist.destroy_process_group()
 
@@ -73,12 +65,6 @@ if __name__ == "__main__":
         for is_sharded in (False, True):
             got = results[0, is_sharded]
             wrong = abs(got - expected.item()) > 1e-5
-            name = (
-                "fully_shard(unit, reshard_after_forward=2)"
-                if is_sharded
-                else "control: no fully_shard()"
-            )
-            print(
-                f"{name}: {'WRONG' if wrong else 'right'}: gradient {got:.4f}, expected {expected.item():.4f}"
-            )
+            name = "fully_shard(unit, reshard_after_forward=2)" if is_sharded else "control: no fully_shard()"
+            print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got:.4f}, expected {expected.item():.4f}")
     sys.exit(wrong)

@@ -39,9 +39,7 @@ class Gathers(TorchDispatchMode):
 
 def run(rank, folder):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # all ranks are on this machine
-    dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
-    )
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
     mesh = init_device_mesh("cpu", (RANKS,))
     for checkpointed in (False, True):
         units = [fully_shard(nn.Linear(8, 8), mesh=mesh) for _ in range(SEGMENTS)]
@@ -51,17 +49,11 @@ def run(rank, folder):
         class Model(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.segments = nn.ModuleList(
-                    nn.Sequential(unit, nn.Tanh()) for unit in units
-                )
+                self.segments = nn.ModuleList(nn.Sequential(unit, nn.Tanh()) for unit in units)
 
             def forward(self, x):
                 for segment in self.segments:
-                    x = (
-                        checkpoint(segment, x, use_reentrant=False)
-                        if checkpointed
-                        else segment(x)
-                    )
+                    x = checkpoint(segment, x, use_reentrant=False) if checkpointed else segment(x)
                 return x
 
         held = []

@@ -21,11 +21,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 mesh = init_device_mesh("cpu", (1,))
@@ -36,10 +32,7 @@ class Model(nn.Module):
 
     def __init__(self, shard, **options):
         super().__init__()
-        self.layers, self.options = (
-            nn.Sequential(nn.Tanh(), nn.Linear(4, 4), nn.Tanh()),
-            options,
-        )
+        self.layers, self.options = nn.Sequential(nn.Tanh(), nn.Linear(4, 4), nn.Tanh()), options
         for unit in (self.layers[1], self) if shard else ():
             fully_shard(unit, mesh=mesh)
 
@@ -57,9 +50,7 @@ class Model(nn.Module):
 
 def trains_under_a_policy(shard):
     def contexts():
-        return create_selective_checkpoint_contexts(
-            lambda *_, **__: CheckpointPolicy.PREFER_RECOMPUTE
-        )
+        return create_selective_checkpoint_contexts(lambda *_, **__: CheckpointPolicy.PREFER_RECOMPUTE)
 
     return Model(shard, use_reentrant=False, context_fn=contexts).trains()
 
@@ -67,21 +58,14 @@ def trains_under_a_policy(shard):
 class Slope(nn.Linear):
     def forward(self, x):
         given = x.detach().requires_grad_()
-        return (
-            super().forward(x)
-            + torch.autograd.grad(super().forward(given).tanh().sum(), given)[0]
-        )
+        return super().forward(x) + torch.autograd.grad(super().forward(given).tanh().sum(), given)[0]
 
 
 def stays_whole(checkpointed):
     unit = Slope(4, 4)
     fully_shard(unit, mesh=mesh, reshard_after_forward=False)
     x = torch.ones(2, 4, requires_grad=True)
-    y = (
-        checkpoint(unit, x, use_reentrant=False, early_stop=False)
-        if checkpointed
-        else unit(x)
-    )
+    y = checkpoint(unit, x, use_reentrant=False, early_stop=False) if checkpointed else unit(x)
     whole = not isinstance(unit.weight, DTensor)
     y.sum().backward()
     return whole
@@ -98,11 +82,7 @@ def ends_sharded(checkpointed):
         return inner(x.tanh()) if checkpointed else unit(x.tanh())
 
     x = torch.ones(2, 4, requires_grad=True)
-    y = (
-        checkpoint(outer, x, use_reentrant=False, early_stop=False)
-        if checkpointed
-        else outer(x)
-    )
+    y = checkpoint(outer, x, use_reentrant=False, early_stop=False) if checkpointed else outer(x)
     y.sum().backward()
     return isinstance(unit.weight, DTensor)
 
@@ -121,11 +101,7 @@ def ends_sharded_after_two_losses(checkpointed):
 
     x = torch.ones(2, 4, requires_grad=True)
     given = x.tanh(), x.sin()
-    outputs = (
-        checkpoint(segment, *given, use_reentrant=False)
-        if checkpointed
-        else segment(*given)
-    )
+    outputs = checkpoint(segment, *given, use_reentrant=False) if checkpointed else segment(*given)
     outputs[0].sum().backward(retain_graph=True)
     outputs[1].sum().backward()
     return isinstance(unit.weight, DTensor)
@@ -133,16 +109,13 @@ def ends_sharded_after_two_losses(checkpointed):
 
 cases = [(trains_under_a_policy, "fully_shard()", "control: no fully_shard()")]
 cases += [
-    (holds, "checkpointed", "control: plain")
-    for holds in (stays_whole, ends_sharded, ends_sharded_after_two_losses)
+    (holds, "checkpointed", "control: plain") for holds in (stays_whole, ends_sharded, ends_sharded_after_two_losses)
 ]
 wrong = []
 for holds, name, control in cases:
     for is_case in (False, True):
         is_right = holds(is_case)
         wrong += [holds] if is_case and not is_right else []
-        print(
-            f"{name if is_case else control}: {holds.__name__}: {'right' if is_right else 'WRONG'}"
-        )
+        print(f"{name if is_case else control}: {holds.__name__}: {'right' if is_right else 'WRONG'}")
 dist.destroy_process_group()
 sys.exit(bool(wrong))

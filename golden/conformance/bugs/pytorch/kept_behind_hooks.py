@@ -27,22 +27,14 @@ expected = torch.autograd.grad(block(x).sum(), x)[0].flatten()[:2]
 
 def is_wrong(respects):
     with save_on_cpu():
-        y = checkpoint(
-            block,
-            x,
-            use_reentrant=False,
-            context_fn=keep,
-            respect_saved_tensors_hooks=respects,
-        )
+        y = checkpoint(block, x, use_reentrant=False, context_fn=keep, respect_saved_tensors_hooks=respects)
     name = f"{'' if respects else 'control: '}respect_saved_tensors_hooks={respects}"
     try:
         got = torch.autograd.grad(y.sum(), x)[0].flatten()[:2]
     except RuntimeError as error:
         return print(f"{name}: refused: {str(error).splitlines()[0]}")
     wrong = not torch.allclose(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}")
     return wrong
 
 

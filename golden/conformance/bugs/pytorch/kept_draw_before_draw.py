@@ -31,18 +31,12 @@ def gradient(call):
 def is_wrong(name, kept):
     contexts = partial(create_selective_checkpoint_contexts, kept)
     expected = gradient(block)
-    got = gradient(
-        lambda x: checkpoint(block, x, use_reentrant=False, context_fn=contexts)
-    )
+    got = gradient(lambda x: checkpoint(block, x, use_reentrant=False, context_fn=contexts))
     wrong = not torch.allclose(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}")
     return wrong
 
 
 is_wrong("control: nothing is saved", [])
-is_wrong(
-    "control: both are saved", [aten.native_dropout.default, aten.rand_like.default]
-)
+is_wrong("control: both are saved", [aten.native_dropout.default, aten.rand_like.default])
 sys.exit(is_wrong("dropout is saved, rand_like is not", [aten.native_dropout.default]))

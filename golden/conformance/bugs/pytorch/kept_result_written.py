@@ -22,21 +22,15 @@ def is_wrong(name, block, x, kept="mm"):
     def gradient(call):
         return torch.autograd.grad(call(x.requires_grad_()).sum(), x)[0].flatten()[:2]
 
-    keep = partial(
-        create_selective_checkpoint_contexts, [getattr(torch.ops.aten, kept).default]
-    )
+    keep = partial(create_selective_checkpoint_contexts, [getattr(torch.ops.aten, kept).default])
     expected = gradient(block)
     try:
-        got = gradient(
-            lambda x: checkpoint(block, x, use_reentrant=False, context_fn=keep)
-        )
+        got = gradient(lambda x: checkpoint(block, x, use_reentrant=False, context_fn=keep))
     except RuntimeError as error:
         print(f"{name}: refused: {str(error).splitlines()[0]}")
         return False
     wrong = not torch.allclose(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}")
     return wrong
 
 
@@ -44,19 +38,8 @@ torch.manual_seed(0)
 linear, gru = nn.Linear(4, 4, bias=False), nn.GRU(4, 4)
 in_place = nn.Sequential(linear, nn.SiLU(inplace=True))
 is_wrong("control: 2 dimensions, no view between", in_place, torch.randn(6, 4))
-is_wrong(
-    "control: SiLU not in place", nn.Sequential(linear, nn.SiLU()), torch.randn(2, 3, 4)
-)
-wrong = is_wrong(
-    "aten.mm kept, SiLU in place, 3 dimensions", in_place, torch.randn(2, 3, 4)
-)
-wrong |= is_wrong(
-    "aten.addmm of a GRU kept",
-    lambda x: gru(x)[0].square(),
-    torch.randn(3, 2, 4),
-    "addmm",
-)
-wrong |= is_wrong(
-    "aten.view kept", lambda x: (x * 2).view(-1).mul_(2).sin(), torch.randn(3), "view"
-)
+is_wrong("control: SiLU not in place", nn.Sequential(linear, nn.SiLU()), torch.randn(2, 3, 4))
+wrong = is_wrong("aten.mm kept, SiLU in place, 3 dimensions", in_place, torch.randn(2, 3, 4))
+wrong |= is_wrong("aten.addmm of a GRU kept", lambda x: gru(x)[0].square(), torch.randn(3, 2, 4), "addmm")
+wrong |= is_wrong("aten.view kept", lambda x: (x * 2).view(-1).mul_(2).sin(), torch.randn(3), "view")
 sys.exit(bool(wrong))

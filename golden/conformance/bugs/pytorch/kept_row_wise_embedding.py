@@ -29,26 +29,17 @@ mesh = init_device_mesh("cpu", (2,))
 
 def trains(kept):
     torch.manual_seed(0)
-    words = parallelize_module(
-        nn.Embedding(6, 4), mesh, RowwiseParallel(input_layouts=Replicate())
-    )
+    words = parallelize_module(nn.Embedding(6, 4), mesh, RowwiseParallel(input_layouts=Replicate()))
     policy = partial(create_selective_checkpoint_contexts, kept)
     tokens = torch.tensor([[0, 5], [2, 3]])
     try:
-        checkpoint(
-            lambda x: words(x).tanh(), tokens, use_reentrant=False, context_fn=policy
-        ).sum().backward()
+        checkpoint(lambda x: words(x).tanh(), tokens, use_reentrant=False, context_fn=policy).sum().backward()
     except AssertionError:
         return False
     return words.weight.grad is not None
 
 
-for name, kept in (
-    ("nothing", []),
-    ("aten.embedding", [torch.ops.aten.embedding.default]),
-):
+for name, kept in (("nothing", []), ("aten.embedding", [torch.ops.aten.embedding.default])):
     wrong = not trains(kept)
-    print(
-        f"{'control: ' * (not kept)}a policy that keeps {name}: {'WRONG: AssertionError' if wrong else 'right'}"
-    )
+    print(f"{'control: ' * (not kept)}a policy that keeps {name}: {'WRONG: AssertionError' if wrong else 'right'}")
 sys.exit(wrong)

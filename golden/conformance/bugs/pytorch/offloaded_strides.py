@@ -26,20 +26,14 @@ x = torch.randn(2, 5, 8, requires_grad=True)
 
 def gradient(rows, pins, is_checkpointed):
     with save_on_cpu(pin_memory=pins):
-        y = (
-            checkpoint(layer, x[:, :rows], use_reentrant=False)
-            if is_checkpointed
-            else layer(x[:, :rows])
-        )
+        y = checkpoint(layer, x[:, :rows], use_reentrant=False) if is_checkpointed else layer(x[:, :rows])
     return torch.autograd.grad(y.square().sum(), x)[0].flatten()[:2]
 
 
 def is_wrong(name, rows=4, pins=True):
     expected, got = gradient(rows, pins, False), gradient(rows, pins, True)
     wrong = not torch.allclose(expected, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {expected.tolist()}")
     return wrong
 
 

@@ -24,9 +24,7 @@ def is_wrong(name, backend, writes=True):
 
     loss = torch.compile(step, backend=backend)(x, torch.full((2,), 3.0))
     got = torch.autograd.grad(loss, x)[0].tolist()
-    print(
-        f"{name}: {'WRONG' if got != [3, 3] else 'right'}: gradient {got}, expected [3.0, 3.0]"
-    )
+    print(f"{name}: {'WRONG' if got != [3, 3] else 'right'}: gradient {got}, expected [3.0, 3.0]")
     return got != [3, 3]
 
 

@@ -23,9 +23,7 @@ def gradient(is_compiled, is_reentrant):
     weight, head = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
 
     def step(x):
-        return (
-            checkpoint(lambda x: x * weight, x, use_reentrant=is_reentrant) * head
-        ).sum()
+        return (checkpoint(lambda x: x * weight, x, use_reentrant=is_reentrant) * head).sum()
 
     (torch.compile(step, backend="aot_eager") if is_compiled else step)(x).backward()
     return None if weight.grad is None else weight.grad.tolist()
@@ -34,7 +32,5 @@ def gradient(is_compiled, is_reentrant):
 for is_reentrant in (False, True):
     expected, got = gradient(False, is_reentrant), gradient(True, is_reentrant)
     name = "use_reentrant=True" if is_reentrant else "control: use_reentrant=False"
-    print(
-        f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, eager {expected}"
-    )
+    print(f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, eager {expected}")
 sys.exit(got != expected)

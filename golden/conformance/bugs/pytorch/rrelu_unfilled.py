@@ -15,11 +15,7 @@ from functools import partial
 
 import torch
 from torch.nn.functional import rrelu
-from torch.utils.checkpoint import (
-    checkpoint,
-    create_selective_checkpoint_contexts,
-    set_checkpoint_early_stop,
-)
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts, set_checkpoint_early_stop
 
 
 def is_wrong(name, kept=(), is_early=True):
@@ -27,23 +23,14 @@ def is_wrong(name, kept=(), is_early=True):
     x = torch.full((4,), -1.0, requires_grad=True)
     contexts = partial(create_selective_checkpoint_contexts, list(kept))
     with set_checkpoint_early_stop(is_early):
-        y = checkpoint(
-            rrelu, x, 0.1, 0.9, True, use_reentrant=False, context_fn=contexts
-        )
+        y = checkpoint(rrelu, x, 0.1, 0.9, True, use_reentrant=False, context_fn=contexts)
         got = torch.autograd.grad(y.sum(), x)[0]
     # The operand is -1, so that the output is minus the slope, and the gradient is the slope.
     wrong = not torch.allclose(-y, got)
-    print(
-        f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {(-y).tolist()}"
-    )
+    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got.tolist()}, expected {(-y).tolist()}")
     return wrong
 
 
 is_wrong("control: no early stop, nothing saved", is_early=False)
-wrong = [
-    is_wrong("early stop"),
-    is_wrong(
-        "rrelu is saved", [torch.ops.aten.rrelu_with_noise.default], is_early=False
-    ),
-]
+wrong = [is_wrong("early stop"), is_wrong("rrelu is saved", [torch.ops.aten.rrelu_with_noise.default], is_early=False)]
 sys.exit(any(wrong))

@@ -38,28 +38,16 @@ def count(kernel, stride, padding, extent, dtype):
     x = torch.randn(1, 2, extent, extent)
     first = gradient(conv, x, dtype)
     others = [gradient(conv, x, dtype) for _ in range(100)]
-    return sum(not torch.equal(first, other) for other in others), sum(
-        bool(other.isnan().any()) for other in others
-    )
+    return sum(not torch.equal(first, other) for other in others), sum(bool(other.isnan().any()) for other in others)
 
 
-print(
-    "ATen:",
-    torch.backends.cpu.get_cpu_capability(),
-    "  AMX:",
-    torch.cpu.get_capabilities().get("amx_bf16"),
-)
+print("ATen:", torch.backends.cpu.get_cpu_capability(), "  AMX:", torch.cpu.get_capabilities().get("amx_bf16"))
 print("kernel stride padding extent   bfloat16: differ  NaN   float32: differ  NaN")
 found = 0
-for kernel, stride, padding, extent in itertools.product(
-    (1, 3, 5), (1, 2), (0, 1, 2), (1, 2, 3, 8)
-):
+for kernel, stride, padding, extent in itertools.product((1, 3, 5), (1, 2), (0, 1, 2), (1, 2, 3, 8)):
     if extent + 2 * padding < kernel:
         continue
-    rows = [
-        count(kernel, stride, padding, extent, dtype)
-        for dtype in (torch.bfloat16, torch.float32)
-    ]
+    rows = [count(kernel, stride, padding, extent, dtype) for dtype in (torch.bfloat16, torch.float32)]
     found += rows[0][0] > 0
     if any(rows[0]) or any(rows[1]):
         print(
