@@ -27,7 +27,7 @@ const std::string kServeFault = "'" REMATCH_PROGRAM " serve --subject engine:S1'
 void write_profile(const fs::path& file, const char* laws) {
   std::ofstream(file)
       << R"({"format": 1, "known": [{"id": "twice", "laws": )" << laws
-      << R"(, "when": ["stateful_layer"], "why": "It is so.", "reported": "a link", "since": "2.9"}]})";
+      << R"(, "when": ["stateful_layer"], "why": "It is so.", "reported": "https://example.org/1", "since": "2.9"}]})";
 }
 
 /// Writes a subject in the language of the shell: it says hello as the script's name, and ends by
@@ -82,7 +82,7 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   INFO(all.out);
   CHECK(all.status == 0);
   CHECK(contains(all.out, "Known bugs:\n  twice, "));
-  CHECK(contains(all.out, "; reported: a link, since 2.9\n"));
+  CHECK(contains(all.out, "; reported: https://example.org/1, since 2.9\n"));
   CHECK(contains(all.out, "no new violation (1 known bug in "));
   CHECK_FALSE(contains(all.out, "all laws kept"));
   // The first case that shows it.
@@ -90,7 +90,8 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   REQUIRE(line != std::string::npos);
   const Outcome shown = run(all.out.substr(line, all.out.find('\n', line) - line), folder.path());
   CHECK(shown.status == 0);
-  CHECK(contains(shown.out, "known     twice: It is so. reported: a link, since 2.9"));
+  CHECK(
+      contains(shown.out, "known     twice: It is so. reported: https://example.org/1, since 2.9"));
   CHECK(contains(shown.out, "no new violation"));
 
   const Outcome found = run("check --cases 300 --seed 6 --json" + subject, folder.path());
@@ -104,7 +105,8 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   const Outcome known = run(replay + " --profile known.json", folder.path());
   INFO(known.out);
   CHECK(known.status == 0);
-  CHECK(contains(known.out, "known     twice: It is so. reported: a link, since 2.9"));
+  CHECK(
+      contains(known.out, "known     twice: It is so. reported: https://example.org/1, since 2.9"));
 
   write_profile(folder.path() / "other.json", R"(["losses"])");
   CHECK(run(replay + " --profile other.json", folder.path()).status == 1);

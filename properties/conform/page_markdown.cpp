@@ -53,11 +53,11 @@ std::string report(const Divergence& d) {
   } else if (address.empty() && !words.empty()) {
     text = plain(words);
   }
+  if (!d.since.empty()) text += (text.empty() ? "since " : ", since ") + plain(d.since);
   if (d.shown_by.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_/") == std::string::npos &&
       !d.shown_by.empty()) {
     text += fmt::format("{}[script](bugs/{}.py)", text.empty() ? "" : ", ", d.shown_by);
   }
-  if (!d.since.empty()) text += (text.empty() ? "since " : ", since ") + plain(d.since);
   return text.empty() ? "" : fmt::format(" ({})", text);
 }
 

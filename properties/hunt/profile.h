@@ -65,7 +65,8 @@ struct KnownDivergence {
   /// Reason, one sentence.
   std::string why;
   /// What trackers know of a bug, or who says so of a limit: an address, maybe behind a word
-  /// ("known", "near"), or "by design", "documented", "not found 2026-11". Empty: not reported.
+  /// ("known", "near"), or "by design", "documented", "no thread found in 2026-11". Empty: not
+  /// reported.
   std::string reported = {};
   /// Of a bug that is silent: the script that shows it in the framework alone, as "keras/remat".
   std::string script = {};

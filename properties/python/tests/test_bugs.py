@@ -69,7 +69,7 @@ def test_each_silent_bug_of_a_profile_has_a_script():
 def test_a_script_says_what_was_promised_where_the_cause_is_and_what_trackers_know(name):
     bug = read(SCRIPTS[name])
     assert bug.title.endswith(".") and "\n" not in bug.title
-    words = ("reported", "known", "near", "documented", "by", "not")
+    words = ("reported", "known", "near", "documented", "by", "no")
     assert bug.state and all(state.split()[0] in words for state in bug.state.split("; "))
 
 

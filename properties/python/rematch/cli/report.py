@@ -60,7 +60,7 @@ class Bug:
     @property
     def state(self) -> str:
         """What trackers know of it: "near https://...", or when somebody searched there in vain."""
-        searched = [f"not found {date}" for date in self.facts.get("searched", [])]
+        searched = [f"no thread found in {date}" for date in self.facts.get("searched", [])]
         return "; ".join({**dict.fromkeys(self.facts.get("thread", searched)), **dict.fromkeys(self.entries.values())})
 
 
