@@ -13,7 +13,12 @@ from rematch.cli.report import bugs, entries, read
 
 FOLDER = Path(__file__).resolve().parents[3] / "golden/conformance/bugs"
 SCRIPTS = bugs(FOLDER)
-MODULES = {"pytorch": "torch"}
+MODULES = {
+    "pytorch": ["torch"],
+    "nnx": ["flax"],
+    "keras": ["keras", "tensorflow"],
+    "keras/recurrent_mask": ["keras", "torch"],
+}
 LINES = 30
 """Of code, so that a maintainer reads it at once; several ranks, or a table of shapes, take more."""
 LONGER = {"pytorch/ddp_shared_layer", "pytorch/unwritten_conv2d_weights", "pytorch/fsdp2_counts_of_a_policy"}
@@ -90,8 +95,9 @@ def test_a_script_without_its_facts_is_refused_with_the_line_that_is_missing(tmp
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_bug_still_shows(name, tmp_path):
     framework = name.partition("/")[0]
-    if find_spec(MODULES.get(framework, framework)) is None:
-        pytest.skip(f"{framework} is not installed")
+    modules = MODULES.get(name, MODULES.get(framework, [framework]))
+    if absent := [module for module in modules if find_spec(module) is None]:
+        pytest.skip(f"not installed: {', '.join(absent)}")
     if name == "pytorch/unwritten_conv2d_weights":
         import torch
 
