@@ -42,11 +42,6 @@ WITHOUT = {
     "pytorch:running-statistics-twice",
     "pytorch:running-statistics-twice-in-eager-segments",
     "pytorch:state-read-after-it-advanced",
-    "tensorflow:closure-without-gradient",
-    "tensorflow:drawn-again",
-    "tensorflow:keywords-without-gradient",
-    "tensorflow:state-read-after-it-moved",
-    "tensorflow:variables-of-a-traced-function",
 }
 """Silent bugs that have no script yet. The set only shrinks."""
 
