@@ -27,10 +27,6 @@ LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
 
 WITHOUT = {
     "deepspeed:autocast-forgotten",
-    "keras:keywords-without-gradient",
-    "keras:mode-of-the-call-is-lost",
-    "keras:seeds-move-on-twice",
-    "keras:state-read-after-it-moved",
     "mindspore:operators-draw-anew",
     "nnx:changes-of-modules-lost",
     "paddle:cross-entropy-twice",

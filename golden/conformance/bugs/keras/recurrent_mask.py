@@ -8,7 +8,6 @@ severity: silent, one mask for all steps
 versions: keras 3.15, torch 2.15.0
 promise: none about dropout; without keras.remat() each step draws a mask
 cause: keras/src/layers/rnn/rnn.py, RNN.call: resets the mask behind the loop, which early stop leaves by an exception
-searched: 2026-11
 """
 
 import os
