@@ -28,7 +28,6 @@ LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
 WITHOUT = {
     "deepspeed:autocast-forgotten",
     "mindspore:operators-draw-anew",
-    "nnx:changes-of-modules-lost",
     "paddle:cross-entropy-twice",
     "paddle:frozen-layer-norm",
     "paddle:group-norm-of-scale-zero",
