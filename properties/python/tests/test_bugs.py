@@ -34,9 +34,6 @@ WITHOUT = {
     "paddle:reentrant-in-non-reentrant",
     "paddle:sequential-unpacks-the-tensor",
     "paddle:silu-overflows",
-    "pytorch:running-statistics-twice",
-    "pytorch:running-statistics-twice-in-eager-segments",
-    "pytorch:state-read-after-it-advanced",
 }
 """Silent bugs that have no script yet. The set only shrinks."""
 
