@@ -26,7 +26,6 @@ LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
 
 
 WITHOUT = {
-    "deepspeed:autocast-forgotten",
     "mindspore:operators-draw-anew",
     "paddle:cross-entropy-twice",
     "paddle:frozen-layer-norm",
