@@ -27,12 +27,6 @@ LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
 
 WITHOUT = {
     "mindspore:operators-draw-anew",
-    "paddle:cross-entropy-twice",
-    "paddle:frozen-layer-norm",
-    "paddle:group-norm-of-scale-zero",
-    "paddle:reentrant-in-non-reentrant",
-    "paddle:sequential-unpacks-the-tensor",
-    "paddle:silu-overflows",
 }
 """Silent bugs that have no script yet. The set only shrinks."""
 
