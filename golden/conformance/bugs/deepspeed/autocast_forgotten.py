@@ -1,7 +1,7 @@
 """deepspeed.checkpointing.checkpoint() under torch.autocast: the recomputation runs in float32.
 
-The backward does not enter the autocast of the forward again, so that the gradient belongs to a product in float32, where the
-output is one in bfloat16. Where the segment has operands of two dtypes it is an error, as it is with non_reentrant_checkpoint().
+The backward does not enter the autocast of the forward again: the gradient belongs to a product in float32, the output to one
+in bfloat16. Where the segment has operands of two dtypes it is an error, as it is with non_reentrant_checkpoint().
 
 severity: silent, wrong gradients by rounding
 versions: deepspeed, torch

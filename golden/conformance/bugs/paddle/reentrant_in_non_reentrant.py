@@ -1,7 +1,7 @@
 """recompute(): a reentrant segment within one with use_reentrant=False hands no gradient to what is before it.
 
-The hooks of the outer segment give the inner one its input back as a tensor that requires no gradient, so that the recomputation
-of the inner one stops there.
+The hooks of the outer segment give the inner one its input back as a tensor that requires no gradient: the recomputation of the
+inner one stops there.
 
 severity: silent, no gradient
 versions: paddlepaddle

@@ -1,6 +1,6 @@
 """F.silu() on the CPU: the gradient is NaN or -inf below -88.
 
-exp(-x) overflows there, and x * exp(-x) / (1 + exp(-x)) is infinite by infinite. One such activation makes the whole gradient NaN.
+exp(-x) overflows there, and x * exp(-x) / (1 + exp(-x)) is infinite by infinite. One such activation makes a loss of NaN.
 
 severity: silent, NaN, without any checkpoint
 versions: paddlepaddle
