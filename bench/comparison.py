@@ -100,8 +100,8 @@ class Comparison:
         if differing := sorted(n for n in self.base.machine | self.new.machine
                                if self.base.machine.get(n) != self.new.machine.get(n)):
             self.others.append(f"times are not comparable: the sides differ in {', '.join(differing)}")
-            self.ratios = {}
-        self.incomparable = bool(differing)
+        self.incomparable = bool(differing and self.ratios)
+        self.ratios = {} if differing else self.ratios
         names = [n for side in (self.base, self.new) for n in (*side.exact, *side.errors)]
         names = [n for n in dict.fromkeys(names) if re.search(self.pattern, n)]
         if not names:

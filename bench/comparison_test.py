@@ -28,7 +28,7 @@ names = [n for n in "NAMES".split() if re.search(options["--benchmark_filter"], 
 counted = out.name in ("base.json", "new.json")
 ms = SECONDS * 1000 if counted else PERCENT / 10 * (1 + os.urandom(1)[0] % 10 / 1e3)
 entries = [dict(name=n + "/real_time", run_type="iteration", real_time=ms, time_unit="ms", peak_bytes=PEAK) for n in names]
-out.write_text(json.dumps(dict(context={}, benchmarks=entries)))
+out.write_text(json.dumps(dict(context={}, benchmarks=entries)) if entries else "")
 """
 CMAKE = """cmake_minimum_required(VERSION 3.25)
 project(fake NONE)

@@ -224,6 +224,24 @@ TEST_CASE("ci/test-gpu passes without a GPU only where nothing says that there i
         {"cudaErrorInsufficientDriver", "the device cannot be used"});
 }
 
+TEST_CASE("ci/test-gpu refuses a device that does not have the CPU's hash") {
+  const OtherMachine machine;
+  machine.add("rematch", "for last; do :; done; echo '\"exact_hash\": '$last");
+  const std::string hunts = "cd '" REMATCH_SOURCE_DIR "' && ci/test-gpu --hunts '" +
+                            machine.path().string() + "/bin/rematch' 1";
+  check(run_line(hunts, machine.path()), 1, {"expected the CPU's", "got"});
+}
+
+TEST_CASE("ci/test-gpu keeps what it prints") {
+  const OtherMachine machine;
+  check(machine.test("'a ledger of device*' --receipt receipt.txt"), 0);
+  const std::string kept = testing::text_of(machine.path() / "receipt.txt");
+  CHECK(contains(kept, "checkout "));
+  CHECK(contains(kept, "All tests passed"));
+  check(machine.test("'a ledger of device*' --receipt nowhere/receipt.txt"), 1,
+        {"cannot be written"});
+}
+
 TEST_CASE("where the driver cannot translate newer PTX, the error says so, and what to do") {
   const Outcome o = run("REMATCH_EMULATOR_DRIVER=older", kCheck + std::string("20"));
   check(o, 2, {"cannot translate PTX", "REMATCH_CUDA_MANY_CARDS=ON"});

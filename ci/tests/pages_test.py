@@ -72,7 +72,7 @@ class Tree:
 
     def broken_commands(self, name, page):
         for line in code_of(page):
-            for script, rest in re.findall(r"(?<![\w/.])((?:ci|golden)/[\w/-]+)(?![\w/.*<-])((?: [^|&;#]*)?)", line):
+            for script, rest in re.findall(r"(?<![\w/.])((?:ci|bench/peers|golden)/[\w/-]+)(?![\w/.*<-])((?: [^|&;#]*)?)", line):
                 if not self.has(script) and not STAND_INS.search(script):
                     yield f"{name}: no script {script}"
                 elif script in self.files and script.startswith("ci/") and script not in ("ci/check", "ci/test", "ci/hunt", "ci/maintain/conform"):
@@ -125,7 +125,7 @@ class Anything:
 
 def help_of(command, known={}):
     """Help of a command of the program; None where there is no such command."""
-    if command not in known and os.path.lexists(Path(REMATCH).parent / f"rematch-{command}"):
+    if command not in known and os.path.exists(Path(REMATCH).parent / f"rematch-{command}"):
         # A program beside it, whose options are its own.
         known[command] = Anything()
     package = ROOT / "properties/python/rematch"

@@ -16,7 +16,7 @@ RESULTS = """<testsuite>
 explicitly with message:
   no CUDA device was found</system-out></testcase>
 <testcase name="gpu b" time="0" status="notrun"><system-out>no CUDA device was found</system-out></testcase>
-<testcase name="py" time="0" status="notrun"><system-out>skipped: no sbatch</system-out></testcase>
+<testcase name="py" time="0" status="notrun"><system-out>skipped: no chromium</system-out></testcase>
 <testcase name="a (b) fails" time="1" status="fail"><failure message=""/>
 <system-out>E  1 is 2
 
@@ -30,7 +30,7 @@ def main():
         "",
         "2 passed, 1 failed, 3 skipped",
         "  skipped 2: no CUDA device was found",
-        "  skipped 1: no sbatch",
+        "  skipped 1: no chromium",
         "    70.2 s  slow",
         "     1.0 s  a (b) fails",
         "     0.5 s  one",

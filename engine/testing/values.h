@@ -41,18 +41,6 @@ inline Tensor values_off_zero(const Shape& shape, std::uint64_t seed,
   return Tensor::from(values, shape, dtype);
 }
 
-/// A permutation of 0, 1/64, 2/64, ...: no two elements are nearer to each other than 1/64.
-inline Tensor distinct_values(const Shape& shape, std::uint64_t seed,
-                              DType dtype = DType::float64) {
-  const PhiloxStream stream{seed, 0};
-  std::vector<double> values(static_cast<std::size_t>(shape.elements()));
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i) / 64.0;
-  for (std::size_t i = values.size(); i > 1; --i) {
-    std::swap(values[i - 1], values[stream.word(i) % i]);
-  }
-  return Tensor::from(values, shape, dtype);
-}
-
 /// A leaf of these values that requires grad.
 inline Tensor leaf(const Shape& shape, std::uint64_t seed, DType dtype = DType::float32) {
   return values_off_zero(shape, seed, dtype).set_requires_grad(true);

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 
 #include "properties/output/terminal.h"
 
@@ -171,6 +173,8 @@ nlohmann::ordered_json json_of(const FaultsReport& report) {
                            {"survived", report.survivors()},
                            {"faults", nlohmann::ordered_json::array()}};
   for (const FaultHunts& f : report.faults) {
+    std::istringstream words{std::string(f.fault->threads)};
+    const std::vector<std::string> threads{std::istream_iterator<std::string>(words), {}};
     j["faults"].push_back({{"id", f.fault->id},
                            {"statement", f.fault->statement},
                            {"hunts", f.hunts},
@@ -178,7 +182,7 @@ nlohmann::ordered_json json_of(const FaultsReport& report) {
                            {"cases", f.cases},
                            {"layers", f.layers},
                            {"laws", f.laws},
-                           {"threads", f.fault->threads}});
+                           {"threads", threads}});
   }
   return j;
 }
@@ -188,15 +192,15 @@ nlohmann::ordered_json json_of(const std::vector<ProfileReport>& reports) {
   for (const ProfileReport& report : reports) {
     nlohmann::ordered_json faults = nlohmann::ordered_json::array();
     for (const FaultByProfile& f : report.faults) {
-      const KnownDivergence* entry = entry_that_names(f, report.known);
-      const bool known = !f.is_new() && entry != nullptr;
+      nlohmann::ordered_json explained = nlohmann::ordered_json::object();
+      for (const auto& [entry, cases] : f.explained) {
+        explained[report.known.entries()[entry].id] = cases;
+      }
       faults.push_back({{"id", f.fault->id},
-                        {"is", f.is_new() ? "new"
-                               : known    ? "known"
-                                          : "hidden"},
+                        {"status", status_of(f, report.known)},
                         {"cases", f.cases},
                         {"law", f.law},
-                        {"entry", known ? entry->id : ""}});
+                        {"explained", explained}});
     }
     j.push_back({{"profile", report.profile}, {"hidden", report.hidden()}, {"faults", faults}});
   }

@@ -209,6 +209,17 @@ TEST_CASE("two hunts in one folder, even at once, keep each their finding") {
   CHECK(files.size() == 3);
 }
 
+TEST_CASE("the faults that hunts and profiles find are there as JSON, too") {
+  const Json found = Json::parse(run("faults --fault R1 --seeds 2 --json").out);
+  CHECK(found["survived"] == 0);
+  CHECK(found["faults"].at(0)["id"] == "R1");
+  CHECK(found["faults"].at(0)["cases"].size() == 2);
+  CHECK(found["faults"].at(0)["threads"].at(0) == "pytorch/pytorch#14253");
+  const Json judged = Json::parse(run("faults --fault R1 --profile none --json").out);
+  CHECK(judged.at(0)["hidden"] == 0);
+  CHECK(judged.at(0)["faults"].at(0)["status"] == "new");
+}
+
 TEST_CASE("a finding that cannot be saved is reported all the same") {
   for (const char* format : {"", "--json"}) {
     const Outcome o =

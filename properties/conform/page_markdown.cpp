@@ -56,7 +56,7 @@ std::string report(const Divergence& d) {
   if (!d.since.empty()) text += (text.empty() ? "since " : ", since ") + plain(d.since);
   if (d.shown_by.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_/") == std::string::npos &&
       !d.shown_by.empty()) {
-    text += fmt::format("{}[script](bugs/{}.py)", text.empty() ? "" : ", ", d.shown_by);
+    text += fmt::format("{}script `bugs/{}.py`", text.empty() ? "" : ", ", d.shown_by);
   }
   return text.empty() ? "" : fmt::format(" ({})", text);
 }

@@ -68,7 +68,8 @@ struct KnownDivergence {
   /// ("known", "near"), or "by design", "documented", "no thread found in 2026-11". Empty: not
   /// reported.
   std::string reported = {};
-  /// Of a bug that is silent: the script that shows it in the framework alone, as "keras/remat".
+  /// Of a bug that is silent: the script that shows it in the framework alone, as
+  /// "mlx/closed_over".
   std::string script = {};
   /// First version in which it was measured. Empty: not dated.
   std::string since = {};

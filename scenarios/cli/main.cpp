@@ -99,7 +99,15 @@ nlohmann::ordered_json json_of(const Scenario& scenario, const Report& report) {
           {"claims", claims}};
 }
 
-int list() {
+int list(bool json) {
+  if (json) {
+    nlohmann::ordered_json told = nlohmann::ordered_json::array();
+    for (const Scenario& s : scenarios()) {
+      told.push_back({{"name", s.name}, {"question", s.question}});
+    }
+    cli::print_out(told.dump(2) + "\n");
+    return cli::kHeld;
+  }
   const cli::Paint paint(cli::colour_wanted(1));
   for (const Scenario& s : scenarios()) {
     cli::print_out(fmt::format("{}\n    {}\n", paint.bold(s.name), s.question));
@@ -113,7 +121,7 @@ int run(const Arguments& a) {
     if (!a.svg.empty()) {
       throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
     }
-    return list();
+    return list(a.json);
   }
   // Before the run, so that a bad folder costs no computation.
   const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);

@@ -1,6 +1,7 @@
 // The program as its users meet it: arguments in, text, files and exit status out.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "properties/testing/shell.h"
@@ -29,6 +30,14 @@ TEST_CASE("without a name the program lists every story with its question") {
     CHECK(contains(o.out, scenario.name));
     CHECK(contains(o.out, scenario.question));
   }
+}
+
+TEST_CASE("the questions, and the claims of a story, are there as JSON") {
+  const auto listed = nlohmann::json::parse(run("--json").out);
+  CHECK(listed.size() == scenarios().size());
+  const auto told = nlohmann::json::parse(run("preserve_rng --json").out);
+  CHECK(told.at(0)["name"] == "preserve_rng");
+  CHECK(told.at(0)["claims"].at(0)["holds"] == true);
 }
 
 TEST_CASE("a story is told as text, and with its pictures") {
