@@ -133,6 +133,8 @@ def _run(arguments: Sequence[str] | None) -> None:
             if sys.modules.get("torch") is not None:
                 raise
             refuse("rematch", f"{what} needs PyTorch in this Python: {error}")
+        except BrokenPipeError:
+            raise
         except Exception:
             # Python would end with 1, which is for a violation.
             traceback.print_exc()

@@ -22,7 +22,7 @@ def dropped(x, w):
     return x * w * (np.random.rand(8) < 0.5)
 
 
-for name, call in (("plain", dropped), ("checkpoint", autograd.checkpoint(dropped))):
+for name, call in (("control: plain", dropped), ("checkpoint", autograd.checkpoint(dropped))):
     of_x, of_w = autograd.grad(lambda x, w, call=call: np.sum(call(x, w)), (0, 1))(w, w)
     same = ((of_x != 0) == (of_w != 0)).all()
     print(f"{name}: one mask for both arguments: {'right' if same else 'WRONG'}")
@@ -32,7 +32,7 @@ def closed_over(w, around):
     return np.sum(around(lambda x: x * w)(w))
 
 
-for name, around in (("plain", lambda f: f), ("checkpoint", autograd.checkpoint)):
+for name, around in (("control: plain", lambda f: f), ("checkpoint", autograd.checkpoint)):
     is_right = (autograd.grad(closed_over)(w, around) == 2 * w).all()
     print(f"{name}: gradient of an array closed over: {'right' if is_right else 'WRONG'}")
 sys.exit(not (same and is_right))

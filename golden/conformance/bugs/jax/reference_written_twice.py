@@ -5,7 +5,7 @@ the outputs, and the value moves on twice.
 
 severity: silent, wrong gradients and values
 versions: jax
-promise: "running this program should print 2.0 and not 3.0" (jax-ml/jax#33050, merged)
+promise: 'running this program should print "2.0" and not "3.0"' (jax-ml/jax#33050, merged)
 cause: jax/_src/ad_checkpoint.py: effects on references are part of what is computed again
 """
 
@@ -25,7 +25,7 @@ def is_wrong(name, around):
 
     _, back = jax.vjp(counted, 1.0)
     got, expected = float(back(1.0)[0]), float(2 * jnp.cos(2.0))
-    wrong = abs(got - expected) > 1e-6 or count[...] != 2
+    wrong = bool(abs(got - expected) > 1e-6 or count[...] != 2)
     print(
         f"{name}: {'WRONG' if wrong else 'right'}: gradient {got}, expected {expected}; value {count[...]}, expected 2.0"
     )

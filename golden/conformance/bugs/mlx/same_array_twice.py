@@ -1,8 +1,8 @@
-"""mx.checkpoint loses a gradient if the function returns one array twice.
+"""mx.vjp() loses a cotangent if the function returns one array twice, and mx.checkpoint() with it.
 
 severity: silent, wrong gradients
 versions: mlx
-promise: none; without mx.checkpoint both gradients are added
+promise: none; mx.grad() of the same function without mx.checkpoint() adds both
 cause: mlx/transforms.cpp, vjp(): cotangents are kept by the array that they belong to
 """
 
@@ -34,4 +34,7 @@ def is_wrong(name, function):
 
 is_wrong("control: no checkpoint", twice)
 is_wrong("control: two arrays", mx.checkpoint(copied))
-sys.exit(is_wrong("one array", mx.checkpoint(twice)))
+wrong = is_wrong("mx.checkpoint(), one array", mx.checkpoint(twice))
+_, (direct,) = mx.vjp(twice, [x], [mx.ones(2), 10 * mx.ones(2)])
+print(f"mx.vjp(), one array: {'WRONG' if direct[0].item() != 33 else 'right'}: gradient {direct.tolist()}")
+sys.exit(wrong or direct[0].item() != 33)

@@ -4,7 +4,7 @@ The partitioner recomputes the draw itself, as if it were any other operator, an
 
 severity: silent, wrong gradients
 promise: none in the documentation; every other way to recompute draws the same numbers
-cause: torch/_functorch/partitioners.py: the knapsack chooses among all nodes, also those that draw
+cause: torch/_functorch/partitioners.py, choose_saved_values_set: chooses by bytes what is saved, and lets what draws run again
 """
 
 import sys

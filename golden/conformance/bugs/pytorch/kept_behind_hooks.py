@@ -1,7 +1,8 @@
 """respect_saved_tensors_hooks=True with save_on_cpu() drops the in-place check of selective checkpointing.
 
 What a hook packs is wrapped instead of the tensor. save_on_cpu() packs a tuple, which has no version, so that a saved product
-that is written in place is taken for the product. Without the option the same code is refused.
+that is written in place is taken for the product. Without the option the same code is refused. A hook
+that copies, such as save_on_cpu() of a tensor on a GPU, keeps what was there.
 
 severity: silent, wrong gradients
 promise: "By default, an error is raised if any tensors cached by selective activation checkpoint are mutated" (docstring of

@@ -6,8 +6,7 @@ other; elsewhere it raises a CheckpointError. transformers enters that context b
 activation_checkpointing_enable(offload=True).
 
 severity: silent, wrong gradients
-promise: "Performs a context-manager under which tensors saved by the forward pass will be stored on cpu, then retrieved for
-    backward" (docstring of save_on_cpu: nothing of it says that values depend on strides)
+promise: none about strides; with pin_memory=False they are kept
 cause: torch/autograd/graph.py, save_on_cpu.pack_to_cpu: torch.empty(tensor.size()) has other strides than the tensor
 thread: near https://github.com/pytorch/pytorch/pull/186396
 """

@@ -4,7 +4,7 @@ The forward uses a clone of a state, and then writes to the state. The partition
 clones it again in the backward, which is after the write. No checkpoint is needed.
 
 severity: silent, wrong gradients
-promise: none in the documentation that was quoted here; eagerly the gradient is 3
+promise: none; eagerly the gradient is 3
 cause: torch/_functorch/partitioners.py: a clone of a mutated input counts as free to recompute
 """
 

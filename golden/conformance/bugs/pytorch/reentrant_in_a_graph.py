@@ -3,10 +3,10 @@
 Eagerly, a reentrant checkpoint of inputs that need no gradient gives its parameters none. Compiled, they get one.
 
 severity: silent, gradients where there are none
-promise: "at least one of the inputs and outputs must have requires_grad=True for the reentrant variant. If this condition is
-    unmet, the checkpointed part of the model will not have gradients" (docstring of checkpoint)
-cause: torch/_higher_order_ops/wrap.py, TagActivationCheckpoint: "use_reentrant is set to False because this op is going to
-    be traced"
+promise: "At least one input and output must have requires_grad=True for the reentrant variant. If this condition is unmet,
+    the checkpointed part of the model will not have gradients" (docstring of checkpoint)
+cause: torch/_higher_order_ops/wrap.py, tag_activation_checkpoint_impl: "use_reentrant is set to False because this op is
+    going to be traced"
 """
 
 import sys

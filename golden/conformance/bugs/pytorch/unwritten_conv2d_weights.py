@@ -1,11 +1,10 @@
 """On a CPU with AMX the weight gradient of a bfloat16 conv2d reads memory that no operator wrote.
 
-Seen with a 3x3 kernel, stride 2 and padding 1 on one pixel: NaN in 244 of 300 equal runs, and in none with
-ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16. The same in float32 is the control. No checkpoint is needed.
+Seen with a 3x3 kernel, stride 2 and padding 1 on one pixel. ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 avoids it. The same in float32 is the control. No checkpoint is needed.
 
 severity: silent, wrong gradients
 versions: torch 2.15.0
-promise: equal runs on one thread are equal
+promise: none; in float32 equal runs on one thread are equal
 cause: oneDNN's weight gradient for AMX
 """
 
@@ -13,6 +12,9 @@ import itertools
 import sys
 
 import torch
+
+if not torch.cpu.get_capabilities().get("amx_bf16"):
+    sys.exit("this CPU has no AMX")
 
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -48,10 +50,10 @@ for kernel, stride, padding, extent in itertools.product((1, 3, 5), (1, 2), (0, 
     if extent + 2 * padding < kernel:
         continue
     rows = [count(kernel, stride, padding, extent, dtype) for dtype in (torch.bfloat16, torch.float32)]
-    found += rows[0][0] > 0
+    found += rows[0][0] > 0 and rows[1][0] == 0
     if any(rows[0]) or any(rows[1]):
         print(
             f"{kernel:6} {stride:6} {padding:7} {extent:6} {rows[0][0]:19} {rows[0][1]:4} {rows[1][0]:17} {rows[1][1]:4}"
         )
-print(f"equal runs differ in bfloat16 for {found} shapes")
+print(f"{'WRONG' if found else 'right'}: equal runs differ in bfloat16, and not in float32, for {found} shapes")
 sys.exit(found > 0)

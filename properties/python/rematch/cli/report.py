@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from rematch.cli import parser_of, refuse
+from rematch.cli import parser_of, refuse, sentence
 from rematch.program import PACKAGE
 
 FOLDER = Path("golden/conformance/bugs")
@@ -31,7 +33,8 @@ script does not run here.
 POLICY = "A person has to write the report: these are facts for that person, not its text."
 
 POLICIES = {
-    "pytorch": " PyTorch closes reports by autonomous agents (AI_POLICY.md).",
+    "pytorch": " PyTorch takes no contributions of autonomous agents, and wants text by AI marked as such, beside words of"
+    " yours (AI_POLICY.md); under Versions, the output of python -m torch.utils.collect_env.",
     "mlx": " MLX prohibits issues that are written by AI.",
     "keras": " Keras takes no changes that nobody has reviewed.",
 }
@@ -42,6 +45,9 @@ SECTIONS = {
     "mlx": ("Describe the bug", "To Reproduce", "Output", "Desktop"),
 }
 """The sections of bug-report.yml or its like, for the text, the script, its output and the versions."""
+
+LIMIT = 300
+"""Seconds that a script may take."""
 
 KEYS = ("severity", "versions", "promise", "cause", "thread", "searched")
 
@@ -102,13 +108,38 @@ def read(file: Path) -> Bug:
     return bug
 
 
+def verdict(status: int, output: str, errors: str) -> str:
+    """Returns "wrong" or "right" for what a script said of its bug, or why it says nothing here: it failed, or one of
+    its controls is wrong, too."""
+    lines = output.splitlines()
+    wrong = [line for line in lines if "WRONG" in line]
+    if control := next((line for line in wrong if line.startswith("control")), None):
+        return control
+    is_said = any("right" in line or "WRONG" in line for line in lines)
+    if "Traceback" not in errors and is_said and status == bool(wrong):
+        return "wrong" if wrong else "right"
+    said = errors.strip().splitlines() or [f"exit status {status}"]
+    return next((line for line in reversed(said) if re.match(r"[\w.]*(Error|Exception)\b", line)), said[-1])
+
+
+def run(python: str, file: Path) -> tuple[str, str]:
+    """Runs a script. Returns its verdict and what it printed."""
+    env = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    command = [python, "-W", "ignore", "-P", str(file)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=env, check=False)
+    except subprocess.TimeoutExpired:
+        return f"no answer in {LIMIT} s", ""
+    return verdict(ran.returncode, ran.stdout, ran.stderr), ran.stdout
+
+
 def bugs(folder: Path) -> dict[str, Path]:
     """Returns the scripts by name, as "pytorch/kept_draw_before_draw"."""
     return {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.py"))}
 
 
 def _versions(bug: Bug) -> str:
-    names = {words.split()[0] for words in ", ".join(bug.facts.get("versions", ["torch"])).split(", ")}
+    names = {words.split()[0] for words in ", ".join(["torch", *bug.facts.get("versions", [])]).split(", ")}
     found = []
     for name in sorted(names):
         try:
@@ -153,26 +184,24 @@ def main(arguments: list[str]) -> None:
     if not found:
         refuse("rematch report", f"no scripts in {given.bugs}: run it in a checkout, or name the folder by --bugs")
     if given.name is None:
-        listed = [read(file) for file in found.values()]
+        try:
+            listed = [read(file) for file in found.values()]
+        except ValueError as error:
+            refuse("rematch report", sentence(error))
         if given.json:
             return print(json.dumps([asdict(bug) | {"state": bug.state} for bug in listed], indent=2))
         return print("\n".join(f"{bug.name}\n    {bug.title}\n    {bug.state}" for bug in listed))
     if given.name not in found:
         refuse("rematch report", f"no script {given.name} in {given.bugs}; without a name, all are listed")
     bug, script = read(found[given.name]), found[given.name].read_text(encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-I", str(found[given.name])], capture_output=True, text=True, check=False
-    )
-    if ran.returncode not in (0, 1) or "Traceback" in ran.stderr:
-        lines = ran.stderr.strip().splitlines()
-        refuse(
-            "rematch report", f"{given.name} does not run with this Python: {lines[-1] if lines else ran.returncode}"
-        )
+    shown, output = run(sys.executable, found[given.name])
+    if shown not in ("wrong", "right"):
+        refuse("rematch report", f"{given.name} says nothing with this Python: {shown}")
     if given.json:
-        shows = {"output": ran.stdout, "shows": ran.returncode == 1, "here": _versions(bug), "state": bug.state}
+        shows = {"output": output, "shows": shown == "wrong", "here": _versions(bug), "state": bug.state}
         print(json.dumps(asdict(bug) | shows, indent=2))
     else:
-        print(_told(bug, _code(script), ran.stdout, _versions(bug)))
-    if ran.returncode == 0:
+        print(_told(bug, _code(script), output, _versions(bug)))
+    if shown == "right":
         print(f"rematch report: {given.name} does not show here: mended in this version?", file=sys.stderr)
         raise SystemExit(1)

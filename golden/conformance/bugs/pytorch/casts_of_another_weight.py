@@ -2,7 +2,8 @@
 
 The cache of casts is cold in the forward. If the backward runs under autocast, the recomputation of a later region fills it,
 and the recomputation of an earlier one then leaves out a cast. What the policy saved of the casts is found again by its
-number, so that each later cast is that of another weight.
+number, so that each later cast is that of another weight. (PyTorch says that "Backward passes under autocast are not
+recommended".)
 
 severity: silent, wrong gradients
 promise: "ops run in an op-specific dtype chosen by autocast to improve performance while maintaining accuracy" (docstring
@@ -11,6 +12,7 @@ cause: torch/utils/checkpoint.py, _CachedTorchDispatchMode: func_counter counts 
 """
 
 import sys
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -26,12 +28,12 @@ def cast(caches=True):
     return torch.autocast("cpu", torch.bfloat16, cache_enabled=caches)
 
 
-def gradient(run, caches):
+def gradient(run, caches, is_within):
     with cast(caches):
         y = run(lambda x: linear(linear(x, shared).sin(), other).sin(), x)
     with cast(caches):
         y = run(lambda x: linear(x, shared).sin(), y)
-    with cast(caches):
+    with cast(caches) if is_within else nullcontext():
         return torch.autograd.grad(y.sum(), x)[0]
 
 
@@ -39,13 +41,14 @@ def checkpointed(block, x):
     return checkpoint(block, x, use_reentrant=False, context_fn=keep)
 
 
-def is_wrong(name, caches):
-    expected = gradient(lambda block, x: block(x), caches)
-    got = gradient(checkpointed, caches)
+def is_wrong(name, caches=True, is_within=True):
+    expected = gradient(lambda block, x: block(x), caches, is_within)
+    got = gradient(checkpointed, caches, is_within)
     wrong = not torch.equal(expected, got)
     print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got[0].tolist()}, expected {expected[0].tolist()}")
     return wrong
 
 
-is_wrong("control: cache_enabled=False", False)
-sys.exit(is_wrong("two regions share a weight", True))
+is_wrong("control: cache_enabled=False", caches=False)
+is_wrong("control: the backward outside of autocast", is_within=False)
+sys.exit(is_wrong("two regions share a weight"))
