@@ -33,8 +33,8 @@ script does not run here.
 POLICY = "A person has to write the report: these are facts for that person, not its text."
 
 POLICIES = {
-    "pytorch": " PyTorch takes no contributions of autonomous agents, and wants text by AI marked as such, beside words of"
-    " yours (AI_POLICY.md); under Versions, the output of python -m torch.utils.collect_env.",
+    "pytorch": " PyTorch takes no contributions of autonomous agents, and wants text by AI marked as such, beside words"
+    " of yours (AI_POLICY.md); under Versions, the output of python -m torch.utils.collect_env.",
     "mlx": " MLX prohibits issues that are written by AI.",
     "keras": " Keras takes no changes that nobody has reviewed.",
 }
