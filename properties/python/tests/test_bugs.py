@@ -20,7 +20,7 @@ MODULES = {
 LINES = 30
 """Of code, so that a maintainer reads it at once; several ranks, or a table of shapes, take more."""
 LONGER = {"pytorch/ddp_shared_layer", "pytorch/unwritten_conv2d_weights", "pytorch/fsdp2_counts_of_a_policy"}
-LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_in_segments"}
+LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_gathered_after_its_backward"}
 
 
 MENDED = {"pytorch:cast-without-a-graph", "pytorch:cast-without-a-graph-in-a-recomputation"}

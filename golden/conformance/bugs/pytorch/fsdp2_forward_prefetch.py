@@ -7,7 +7,7 @@ severity: memory and communication
 versions: torch 2.15.0
 promise: none; a plain run gathers each unit once in the backward
 cause: torch/distributed/fsdp/_fully_shard/_fsdp_state.py: the pre-forward hook prefetches in a recomputation, too
-searched: 2026-11
+thread: near https://github.com/NVIDIA/Megatron-LM/pull/6153
 """
 
 import os
