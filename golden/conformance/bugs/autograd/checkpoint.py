@@ -7,7 +7,7 @@ severity: silent, wrong gradients
 versions: autograd 1.9.1; no longer maintained
 promise: none
 cause: autograd/differential_operators.py, checkpoint
-searched: 2026-11
+searched: 2026-08
 """
 
 import sys

@@ -5,9 +5,9 @@ that the mask of the text is taken for that of the image.
 
 severity: error
 versions: diffusers 0.42.1
-promise: enable_gradient_checkpointing() is to trade time for memory alone
+promise: none; without gradient checkpointing the output is right
 cause: diffusers/pipelines/audioldm2/modeling_audioldm2.py: the calls of _gradient_checkpointing_func
-searched: 2026-11
+thread: near https://github.com/huggingface/diffusers/issues/13602
 """
 
 import sys

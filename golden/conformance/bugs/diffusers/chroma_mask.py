@@ -4,10 +4,10 @@ The checkpointed branch of the single blocks hands over everything but the mask.
 
 severity: silent, wrong outputs and gradients
 versions: diffusers 0.42.1
-promise: enable_gradient_checkpointing() is to trade time for memory alone
+promise: none; without gradient checkpointing the output is right
 cause: diffusers/models/transformers/transformer_chroma.py, ChromaTransformer2DModel.forward: the single blocks' call of
     _gradient_checkpointing_func has no attention_mask
-searched: 2026-11
+thread: near https://github.com/huggingface/diffusers/issues/13619
 """
 
 import sys

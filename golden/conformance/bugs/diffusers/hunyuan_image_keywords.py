@@ -5,7 +5,7 @@ take.
 
 severity: error
 versions: diffusers 0.42.1
-promise: enable_gradient_checkpointing() is to trade time for memory alone
+promise: none; without gradient checkpointing the output is right
 cause: diffusers/models/transformers/transformer_hunyuanimage.py: attention_mask= in a call of _gradient_checkpointing_func
 searched: 2026-11
 """

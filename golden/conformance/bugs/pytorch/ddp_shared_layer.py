@@ -8,7 +8,6 @@ versions: torch 2.15.0
 promise: "with use_reentrant=True (the default), DDP will work as expected when there are no unused parameters in the model
     and each layer is checkpointed at most once" (docstring of DistributedDataParallel): this one is checkpointed once
 cause: torch/csrc/distributed/c10d/reducer.cpp: an inner backward ends the reduction
-thread: near https://github.com/pytorch/pytorch/issues/109191
 """
 
 import sys

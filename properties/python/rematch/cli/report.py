@@ -109,14 +109,13 @@ def read(file: Path) -> Bug:
 
 
 def verdict(status: int, output: str, errors: str) -> str:
-    """Returns "wrong" or "right" for what a script said of its bug, or why it says nothing here: it failed, or one of
-    its controls is wrong, too."""
-    lines = output.splitlines()
-    wrong = [line for line in lines if "WRONG" in line]
-    if control := next((line for line in wrong if line.startswith("control")), None):
+    """Returns "wrong" or "right" for what a script said of its bug, or why it says nothing here: it failed, it has no
+    control, or a control is wrong, too."""
+    controls = [line for line in output.splitlines() if line.startswith("control")]
+    wrong = [line for line in output.splitlines() if "WRONG" in line]
+    if control := next((line for line in controls if "WRONG" in line), None):
         return control
-    is_said = any("right" in line or "WRONG" in line for line in lines)
-    if "Traceback" not in errors and is_said and status == bool(wrong):
+    if "Traceback" not in errors and controls and status == bool(wrong):
         return "wrong" if wrong else "right"
     said = errors.strip().splitlines() or [f"exit status {status}"]
     return next((line for line in reversed(said) if re.match(r"[\w.]*(Error|Exception)\b", line)), said[-1])
@@ -125,7 +124,7 @@ def verdict(status: int, output: str, errors: str) -> str:
 def run(python: str, file: Path) -> tuple[str, str]:
     """Runs a script. Returns its verdict and what it printed."""
     env = os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    command = [python, "-W", "ignore", "-P", str(file)]
+    command = [python, "-W", "ignore", str(file)]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, env=env, check=False)
     except subprocess.TimeoutExpired:
