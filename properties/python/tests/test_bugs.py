@@ -22,7 +22,6 @@ LINES = 30
 LONGER = {"pytorch/ddp_shared_layer", "pytorch/unwritten_conv2d_weights", "pytorch/fsdp2_counts_of_a_policy"}
 LONGER |= {"pytorch/fsdp2_forward_prefetch", "pytorch/fsdp2_gathered_after_its_backward"}
 
-
 MENDED = {"pytorch:cast-without-a-graph", "pytorch:cast-without-a-graph-in-a-recomputation"}
 """Those of releases before the one that is judged."""
 

@@ -209,10 +209,8 @@ class Ranks:
         process = self._processes[rank]
         process.join(GRACE)
         code = process.exitcode
-        where = self._frames(rank)
-        return (f"killed by signal {-code}" if code and code < 0 else f"exit status {code}") + f" in {where}" * bool(
-            where
-        )
+        ended = f"killed by signal {-code}" if code and code < 0 else f"exit status {code}"
+        return " in ".join(filter(None, [ended, self._frames(rank)]))
 
     def _stack(self, rank: int, deadline: float) -> str:
         """Where a rank is, innermost call first."""
