@@ -9,13 +9,23 @@
 #include <string>
 #include <vector>
 
+#include "properties/case/policy.h"
 #include "properties/hunt/gather.h"
+#include "properties/layers/layer.h"
 #include "properties/subjects/engine_subject.h"
 
 namespace rematch {
 namespace {
 
 constexpr std::string_view kBuffers = "buffers-after-step";
+
+/// Whether a policy of the plan keeps what a layer with a state computes.
+bool keeps_state(const Case& c) {
+  for (std::size_t i = 0; i < c.layers.size(); ++i) {
+    if (layer_of(c.layers[i]).stateful && kept_by_policy(c, static_cast<int>(i))) return true;
+  }
+  return false;
+}
 
 /// What the engine with each fault does to the buffers of the case that was asked about last in
 /// this thread: several entries ask about one violation.
@@ -38,12 +48,13 @@ class Model {
     const bool is_foreign = std::any_of(c.layers.begin(), c.layers.end(),
                                         [](const LayerSpec& l) { return l.layer != nullptr; });
     // The engine does not say how often a state moves in these: what the subject's own policy keeps
-    // is not moved on, how often an inner segment runs depends on where early stop ends its outer
-    // one, and the subject may let a trial pass that the engine ends.
+    // is not moved on, what the plan's policy keeps may be written again (the state goes back to what
+    // an earlier forward left), how often an inner segment runs depends on where early stop ends its
+    // outer one, and the subject may let a trial pass that the engine ends.
     const bool is_nested = std::any_of(c.plan.segments.begin(), c.plan.segments.end(),
                                        [](const SegmentSpec& s) { return !s.nested.empty(); });
     const bool has_trial = c.protocol.failure.kind != FailureKind::none;
-    if (is_foreign || is_nested || has_trial || policy_may_keep(case_->options))
+    if (is_foreign || is_nested || has_trial || policy_may_keep(case_->options) || keeps_state(c))
       return std::nullopt;
     try {
       EngineSubject wrong(fault.make);
