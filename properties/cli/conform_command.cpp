@@ -40,6 +40,9 @@ struct ConformArguments {
   std::string limit;
   std::string out;
   std::vector<std::string> from;
+  std::string shard;
+  std::string state;
+  bool resume = false;
   bool all = false;
   bool json = false;
   bool quiet = false;
@@ -69,7 +72,10 @@ std::vector<std::string> subjects_of(const ConformArguments& a) {
     if (!is_known && name.find(' ') == std::string::npos) (void)make_subject(name);
     add(name);
   }
-  return names;
+  const Shard shard = parse_shard(a.shard);
+  std::vector<std::string> part;
+  for (std::size_t i = shard.number - 1; i < names.size(); i += shard.of) part.push_back(names[i]);
+  return part;
 }
 
 /// Refuses to hunt in everything that is known unless that is asked for, and says what it would
@@ -208,6 +214,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     o.stop = &stop;
     o.progress = [&](const HuntProgress& p) { show_progress(status, o, p, before); };
     column = conform::column_of(name, o, hunt(o));
+    column.state = a.state;
     forget_shown(o, column.unseen);
   } catch (const UsageError&) {
     throw;
@@ -287,6 +294,26 @@ int status_of(const Page& page, bool stale) {
   return is_short || stale ? kBroken : kHeld;
 }
 
+/// The page that --out has already, if it goes on; else an empty one.
+Page page_to_resume(const ConformArguments& a, const Page& asked) {
+  const fs::path file = fs::path(a.out) / "conform.json";
+  if (!a.resume || !fs::exists(file)) return asked;
+  Page page = page_from_files({file.string()}, "");
+  if (page.seed != asked.seed || page.mix != asked.mix) {
+    throw UsageError(
+        fmt::format("--resume: {} has seed {} of the {} mix: ask for these, or for "
+                    "another --out",
+                    file.string(), page.seed, page.mix));
+  }
+  return page;
+}
+
+bool is_done(const Page& page, const std::string& subject, const std::string& state) {
+  return std::any_of(page.columns.begin(), page.columns.end(), [&](const Column& c) {
+    return c.subject == subject && c.state == state && c.problem.empty() && !c.interrupted;
+  });
+}
+
 int conform_all(ConformArguments a) {
   if (a.subjects.empty() && a.from.empty() && !a.all) ask_for_names(a);
   if (a.out.empty() && !a.json) a.out = "rematch-page";
@@ -301,8 +328,10 @@ int conform_all(ConformArguments a) {
     of_all.seed = a.seed.empty() ? "1" : a.seed;
     page.seed = hunt_options(of_all).seed;
     page.mix = a.mix;
+    page = page_to_resume(a, page);
   } else {
     if (!a.seed.empty()) throw UsageError("--from has a seed already: leave out --seed");
+    if (a.resume) throw UsageError("--resume goes on with --out, and --from with other pages");
     page = page_from_files(a.from, a.out);
     a.mix = page.mix;
   }
@@ -310,6 +339,7 @@ int conform_all(ConformArguments a) {
     StatusLine status(a.quiet);
     Scripts scripts;
     for (std::size_t i = 0; i < subjects.size(); ++i) {
+      if (a.resume && is_done(page, subjects[i], a.state)) continue;
       const std::string before = subjects.size() == 1 ? ""
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());
@@ -356,6 +386,12 @@ void declare_conform(Command& command) {
       "--from", a->from, "FILE",
       "The conform.json of an earlier page, whose implementations are on this one, too; those "
       "that are named are judged again");
+  command.add("--shard", a->shard, "K/N",
+              "Every N-th implementation, beginning with the K-th: --from joins the pages of all");
+  command.add_flag("--resume", a->resume,
+                   "Leave alone those that --out has already, judged to the end by the same state");
+  command.add("--state", a->state, "TEXT",
+              "What judges, such as a commit, which the page keeps beside each implementation");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.add_flag("--quiet", a->quiet, "Print only what is new, and errors");
   command.runs([a] { return conform_all(*a); });

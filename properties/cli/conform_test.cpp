@@ -78,6 +78,24 @@ TEST_CASE("an earlier page is written again, and what is named on it is judged a
   CHECK(two.status == 2);
 }
 
+TEST_CASE("a page goes on where it ended, unless another state of the judge is asked for") {
+  const ScratchFolder folder;
+  const auto page_of = [&](const std::string& more) {
+    run("conform engine engine:S1 --out page --quiet --resume " + more, folder.path());
+    return page_in(folder.path() / "page")["subjects"];
+  };
+  CHECK(page_of("--cases 100 --state one --shard 1/2").size() == 1);
+  const json both = page_of("--cases 200 --state one");
+  CHECK(both[0]["cases"] == 100);
+  CHECK(both[1]["cases"] == 200);
+  const json other = page_of("--cases 50 --state two");
+  CHECK(other[0]["cases"] == 50);
+  CHECK(other[1]["state"] == "two");
+  const Outcome seed = run("conform engine --resume --out page --seed 9", folder.path());
+  CHECK(seed.status == 2);
+  CHECK(contains(seed.out, "has seed 1 of the wide mix"));
+}
+
 TEST_CASE("an interrupt keeps what was found, and the page is written") {
   const ScratchFolder folder;
   const std::string out = (folder.path() / "page").string();

@@ -92,6 +92,8 @@ struct Column {
   /// Why it was not judged, or not to the end, and what to do; empty if all is well.
   std::string problem;
   bool interrupted = false;
+  /// What judged it, such as a commit; empty where nobody said.
+  std::string state;
   std::uint64_t cases = 0;
   std::uint64_t structures = 0;
   std::uint64_t not_judged = 0;

@@ -44,6 +44,7 @@ Json json_of(const Divergence& d) {
 Json json_of(const Column& c) {
   Json j{{"name", c.subject}, {"versions", c.versions}};
   if (!c.problem.empty()) j["problem"] = c.problem;
+  if (!c.state.empty()) j["state"] = c.state;
   j["cases"] = c.cases;
   j["structures"] = c.structures;
   if (c.not_judged > 0) {

@@ -118,6 +118,7 @@ Column read_column(JsonFields fields) {
         c.versions[name] = value.get<std::string>();
       });
   c.problem = text_at(fields, "problem");
+  c.state = text_at(fields, "state");
   fields.read("interrupted", c.interrupted);
   fields.read("cases", c.cases);
   fields.read("structures", c.structures);

@@ -48,9 +48,9 @@ class Model {
     const bool is_foreign = std::any_of(c.layers.begin(), c.layers.end(),
                                         [](const LayerSpec& l) { return l.layer != nullptr; });
     // The engine does not say how often a state moves in these: what the subject's own policy keeps
-    // is not moved on, what the plan's policy keeps may be written again (the state goes back to what
-    // an earlier forward left), how often an inner segment runs depends on where early stop ends its
-    // outer one, and the subject may let a trial pass that the engine ends.
+    // is not moved on, what the plan's policy keeps may be written again (the state goes back to
+    // what an earlier forward left), how often an inner segment runs depends on where early stop
+    // ends its outer one, and the subject may let a trial pass that the engine ends.
     const bool is_nested = std::any_of(c.plan.segments.begin(), c.plan.segments.end(),
                                        [](const SegmentSpec& s) { return !s.nested.empty(); });
     const bool has_trial = c.protocol.failure.kind != FailureKind::none;
