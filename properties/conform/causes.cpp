@@ -22,6 +22,11 @@ bool Cause::reaches_a_gradient() const {
                      [](const Sighting& s) { return s.divergence->wrong_gradients() > 0; });
 }
 
+bool Cause::is_silent() const {
+  return std::any_of(seen.begin(), seen.end(),
+                     [](const Sighting& s) { return s.divergence->is_silent(); });
+}
+
 std::vector<std::string> Cause::laws() const {
   std::set<std::string> names;
   for (const Sighting& s : seen) {

@@ -25,6 +25,7 @@ struct Cause {
   /// The worst of what the implementations show.
   Harm harm() const;
   bool reaches_a_gradient() const;
+  bool is_silent() const;
   /// All laws that it violates anywhere.
   std::vector<std::string> laws() const;
   /// "mlx 69 of 1,000, mlx:closure 90 of 1,000": cases with wrong gradients, or all cases. `name`

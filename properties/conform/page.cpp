@@ -107,20 +107,23 @@ std::uint64_t Divergence::wrong_gradients() const {
 }
 
 TopicCell Column::cell_of(Topic topic) const {
-  TopicCell of;
+  // Larger is worse. What was seen in few structures is weaker than what was seen in many.
+  const auto badness = [](const TopicCell& c) {
+    const bool few = c.mark == Mark::too_few;
+    const int rank = few ? static_cast<int>(Mark::kept)
+                         : static_cast<int>(c.mark) - (c.mark == Mark::kept ? 1 : 0);
+    return std::tuple(rank, c.violating, ~c.structures);
+  };
+  TopicCell worst;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (laws()[i].topic != topic) continue;
     const Cell& cell = cells[i];
-    const std::uint64_t violating = cell.mark() > Mark::kept ? cell.of(cell.mark()) : 0;
-    if (cell.mark() > of.mark) {
-      of.mark = cell.mark();
-      of.violating = 0;
-    }
-    if (cell.mark() == of.mark) of.violating = std::max(of.violating, violating);
-    of.judged = std::max(of.judged, cell.judged());
-    of.structures = std::max(of.structures, cell.structures);
+    const Mark mark = cell.mark();
+    const TopicCell one{mark, mark > Mark::kept ? cell.of(mark) : 0, cell.judged(), cell.structures,
+                        laws()[i].name};
+    if (badness(one) > badness(worst)) worst = one;
   }
-  return of;
+  return worst;
 }
 
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result) {
@@ -156,6 +159,7 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
     d.reported = entry.reported;
     d.shown_by = entry.script;
     d.since = entry.since;
+    d.plain_too = entry.plain_too;
     for (const auto& [by, cases] : result.violated) {
       if (by.second == finding.known) d.laws[std::string(laws()[by.first].name)] = cases;
     }

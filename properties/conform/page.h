@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "properties/hunt/frameworks.h"
 #include "properties/hunt/hunt_result.h"
 #include "properties/hunt/profile.h"
 
@@ -59,6 +60,7 @@ struct Divergence {
   std::string reported;  ///< May be empty, as the next ones.
   std::string shown_by;  ///< KnownDivergence::script.
   std::string since;
+  bool plain_too = false;  ///< KnownDivergence::plain_too.
   std::uint64_t cases = 0;
   /// In how many cases it violates each law.
   std::map<std::string, std::uint64_t, std::less<>> laws;
@@ -73,16 +75,21 @@ struct Divergence {
   std::string unshrunk;
 
   Harm harm() const;
+  /// Whether the framework is wrong without a word: in a case, or where only a statement of its own
+  /// and a script show it.
+  bool is_silent() const { return harm() == Harm::silent || !shown_by.empty(); }
   /// In how many cases a gradient differs or is missing, as far as is known.
   std::uint64_t wrong_gradients() const;
 };
 
-/// The cells of all laws of one topic: the worst mark, and the most cases that one law has.
+/// What one law of a topic says for all of them: the most violated one, else the one that judged
+/// the fewest structures. A topic is as strong as its weakest law.
 struct TopicCell {
   Mark mark = Mark::not_applicable;
   std::uint64_t violating = 0;  ///< Cases with that mark, where it is that of a violation.
   std::uint64_t judged = 0;
   std::uint64_t structures = 0;
+  std::string_view law;
 };
 
 /// The outcome of the hunt of one subject.
@@ -130,6 +137,7 @@ std::string page_json(const Page& page);
 /// The page that page_json() wrote. Throws std::invalid_argument with the place where the text is
 /// no such page. Laws that are gone are left out.
 Page page_from_json(std::string_view text);
-std::string page_markdown(const Page& page);
+/// `known` says why a law is not observed.
+std::string page_markdown(const Page& page, const Frameworks& known = known_frameworks());
 
 }  // namespace rematch::conform

@@ -25,6 +25,7 @@ Json json_of(const Divergence& d) {
   if (!d.reported.empty()) j["reported"] = d.reported;
   if (!d.shown_by.empty()) j["shown_by"] = d.shown_by;
   if (!d.since.empty()) j["since"] = d.since;
+  if (d.plain_too) j["plain_too"] = true;
   j["harm"] = to_string(d.harm());
   j["laws"] = d.laws;
   j["smallest"] = {{"law", d.violation.law},           {"place", d.violation.place},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "properties/conform/causes.h"
@@ -73,19 +74,22 @@ std::string script_of(const Cause& cause) {
   return "";
 }
 
-/// Causes that reach a gradient, with marks of `from` to `to`.
-std::string table_of_causes(const std::vector<Cause>& causes, Mark from, Mark to) {
+bool is_bug(const Cause& cause) { return cause.first().mark >= Mark::known; }
+
+/// The causes that `has` takes, and in how many cases they move a gradient, or do anything.
+template <class Has>
+std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Has has) {
   std::string rows;
   for (const Cause& cause : causes) {
-    const Mark mark = cause.first().mark;
-    if (!cause.reaches_a_gradient() || mark < from || mark > to) continue;
+    if (!has(cause)) continue;
     rows += fmt::format("| {} | {}**{}**: {}{}{} | {} |\n", plain(cause.framework),
-                        mark == Mark::fresh ? "NEW " : "", plain(cause.first().id),
+                        cause.first().mark == Mark::fresh ? "NEW " : "", plain(cause.first().id),
                         reason(cause.first()), report(cause.first()), script_of(cause),
-                        cause.where(true, code));
+                        cause.where(gradients, code));
   }
   if (rows.empty()) return "None was seen.\n\n";
-  return "| framework | when | cases with a wrong gradient |\n|---|---|---|\n" + rows + "\n";
+  return fmt::format("| framework | when | cases{} |\n|---|---|---|\n{}\n",
+                     gradients ? " with a wrong gradient" : "", rows);
 }
 
 std::string topic_table(const Page& page) {
@@ -145,37 +149,93 @@ std::string entries(const Page& page, const std::vector<Cause>& causes) {
   return out.empty() ? "None was seen.\n" : out;
 }
 
+/// One line for each reason and the implementations that it is about.
+std::string unobserved(const Page& page, const Frameworks& known) {
+  std::vector<std::string> nowhere;
+  std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<std::string>>>
+      by_law;
+  std::map<std::string, std::size_t> columns;
+  for (const Column& c : page.columns) columns[c.framework()] += c.cells.empty() ? 0 : 1;
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    const auto mark = [&](const Column& c) {
+      return c.cells.empty() ? Mark::not_applicable : c.cells[i].mark();
+    };
+    const bool judged = std::any_of(page.columns.begin(), page.columns.end(),
+                                    [&](const Column& c) { return mark(c) > Mark::not_observed; });
+    const std::string name(laws()[i].name);
+    if (!judged) nowhere.push_back(code(name));
+    for (const Column* c : in_order(page)) {
+      if (!judged || mark(*c) != Mark::not_observed) continue;
+      const std::string why = known.why_unobserved(c->subject, name);
+      by_law[{c->framework(), why.empty() ? "no reason is given" : why}][name].push_back(
+          c->subject);
+    }
+  }
+  std::string out;
+  for (const auto& [why, subjects_of] : by_law) {
+    std::map<std::vector<std::string>, std::vector<std::string>> laws_of;
+    for (const auto& [law, subjects] : subjects_of) laws_of[subjects].push_back(code(law));
+    for (const auto& [subjects, names] : laws_of) {
+      const bool is_all = subjects.size() == columns[why.first];
+      out += fmt::format("- {}: {} ({})\n", plain(is_all ? why.first : list_text(subjects)),
+                         why.second, list_text(names));
+    }
+  }
+  if (nowhere.empty()) return out;
+  return out +
+         fmt::format("- all: nothing here but the reference engine shows what these read ({})\n",
+                     list_text(nowhere));
+}
+
 }  // namespace
 
-std::string page_markdown(const Page& page) {
+std::string page_markdown(const Page& page, const Frameworks& known) {
   const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
+  for (const std::string& answer : answers(page, causes, code)) out += "- " + answer + "\n";
+  const auto plain_too = [](const Cause& c) { return c.first().plain_too; };
   out +=
-      "## Silently wrong gradients\n\n"
+      "\n## Silently wrong gradients\n\n"
       "No error and no warning, and yet a gradient differs from the one without a checkpoint, or "
       "is\n"
       "missing. A row is one cause in one framework.\n\n";
-  out += table_of_causes(causes, Mark::known, Mark::fresh);
+  out += table_of_causes(causes, true, [&](const Cause& c) {
+    return is_bug(c) && c.reaches_a_gradient() && !plain_too(c);
+  });
+  out +=
+      "## Silently wrong otherwise\n\n"
+      "Outputs, masks, states or the random state differ; or a statement of the framework about "
+      "its "
+      "checkpoint is broken, and\na script shows the wrong number.\n\n";
+  out += table_of_causes(causes, false, [&](const Cause& c) {
+    return is_bug(c) && c.is_silent() && !c.reaches_a_gradient() && !plain_too(c);
+  });
+  out += "## Wrong without a checkpoint, too\n\n";
+  out += table_of_causes(causes, false, [&](const Cause& c) { return is_bug(c) && plain_too(c); });
   out += "## Which laws each implementation keeps\n\n" + topic_table(page);
   for (std::size_t i = kMarks; i-- > 0;) {
     const auto mark = static_cast<Mark>(i);
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
   out += fmt::format(
-      "\nA number behind \"kept\" or \"too few\" counts the structures that the law of the topic "
-      "judged that\njudged most; `{}` has every law by itself.\n\n",
+      "\nA topic is as strong as its weakest law: a number behind \"kept\" or \"too few\" counts "
+      "the "
+      "structures that the law\njudged that judged fewest; `{}` has every law by itself.\n\n",
       "conform.json");
   out += not_judged(page);
   out +=
       "## Gradients within stated limits\n\n"
       "Gradients differ here as well, but the implementation says so, or it follows from what it "
       "says. Sums in another\norder and other signs of zero are here, too.\n\n";
-  out += table_of_causes(causes, Mark::not_promised, Mark::not_promised);
+  out += table_of_causes(causes, true, [](const Cause& c) {
+    return c.first().mark == Mark::not_promised && c.reaches_a_gradient();
+  });
   out +=
       "## All entries\n\n"
       "Silent: numbers, masks or states are wrong, or a gradient is missing, and no error says so. "
       "Cost: recomputations\nor bytes alone.\n\n";
   out += entries(page, causes);
+  out += "\n## Not observed, and why\n\n" + unobserved(page, known);
   std::string unseen;
   for (const Unseen& u : unseen_in(page)) {
     unseen += fmt::format("- {}, in {}: {}\n", plain(u.framework),

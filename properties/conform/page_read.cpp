@@ -92,6 +92,7 @@ Divergence read_divergence(JsonFields fields) {
   d.reported = text_at(fields, "reported");
   d.shown_by = text_at(fields, "shown_by");
   d.since = text_at(fields, "since");
+  fields.read("plain_too", d.plain_too);
   fields.read("cases", d.cases);
   for_each_field(fields, "laws",
                  [&](const std::string& law, const nlohmann::json& value, const std::string& path) {

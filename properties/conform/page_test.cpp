@@ -193,6 +193,57 @@ TEST_CASE("a law that judged few structures is not called kept") {
   CHECK(outputs.mark() == Mark::kept);
 }
 
+TEST_CASE("a topic is as strong as its weakest law") {
+  Page page = example_page();
+  Column& one = page.columns[0];
+  one.cells = std::vector<Cell>(laws().size());
+  set(one, "outputs", Mark::kept, 900);
+  set(one, "parameter-gradients", Mark::kept, 300);
+  CHECK(contains(page_markdown(page), "| one | 900 | kept 300 |"));
+  CHECK(contains(page_markdown(page),
+                 "- **one**: right but for stated limits, in as many structures: `one` 300;"));
+  set(one, "input-gradients", Mark::kept, 47);
+  CHECK(contains(page_markdown(page), "| one | 900 | too few 47 (input-gradients) |"));
+  CHECK(contains(page_markdown(page), "in too few structures to say kept: `one` 47;"));
+  set(one, "losses", Mark::not_promised, 2);
+  CHECK(contains(page_markdown(page), "| one | 900 | not promised 2 of 2 |"));
+}
+
+TEST_CASE("what is silently wrong stands on the page, whether a case or a script shows it") {
+  Page page = example_page();
+  Divergence& slow = page.columns[0].divergences[1];
+  const auto table_of = [&] {
+    const std::string text =
+        page_markdown(page).substr(0, page_markdown(page).find("## Which laws"));
+    const std::string head = text.substr(0, text.find("**slow**"));
+    return head.size() == text.size()
+               ? ""
+               : head.substr(head.rfind("## "),
+                             head.find('\n', head.rfind("## ")) - head.rfind("## "));
+  };
+  slow.laws = {{"promises", 3}};
+  CHECK(table_of().empty());
+  slow.shown_by = "one/slow";
+  CHECK(table_of() == "## Silently wrong otherwise");
+  slow.laws = {{"parameter-gradients", 3}};
+  CHECK(table_of() == "## Silently wrong gradients");
+  slow.plain_too = true;
+  CHECK(table_of() == "## Wrong without a checkpoint, too");
+}
+
+TEST_CASE("each law that an implementation does not show has its reason") {
+  Page page = example_page();
+  Column other = page.columns[0];
+  other.subject = "one:other";
+  set(other, "input-gradients", Mark::kept, 5);
+  page.columns.push_back(other);
+  Frameworks known;
+  CHECK(contains(page_markdown(page, known), "- one: no reason is given (`input-gradients`)"));
+  known.unobserved = {{"one", {"one:other"}, {"input-gradients"}, "No."},
+                      {"one", {}, {"input-gradients"}, "It has none."}};
+  CHECK(contains(page_markdown(page, known), "- one: It has none. (`input-gradients`)"));
+}
+
 TEST_CASE("an entry that no implementation of a framework shows is stale once all judged enough") {
   const std::vector<std::string> every = {"one", "one:other"};
   Page page = example_page();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <tuple>
 
 #include "properties/output/terminal.h"
@@ -47,6 +48,17 @@ std::string subtitle(const Page& page) {
       "showed {} and {}.",
       counted(cases, "random case"), page.mix, counted(structures, "structure"), page.seed,
       counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
+  double seconds = 0;
+  std::set<std::string_view> states;
+  for (const Column& c : page.columns) {
+    seconds += c.seconds;
+    if (!c.cells.empty()) states.insert(c.state);
+  }
+  text += fmt::format(" The hunts took {:.1f} hours", seconds / 3600);
+  text += states.size() == 1 && !states.begin()->empty()
+              ? fmt::format(", all of Rematch {}.", *states.begin())
+          : states.size() > 1 ? fmt::format(", of {} states of Rematch.", states.size())
+                              : ".";
   if (s.problems > 0) {
     text +=
         fmt::format(" {} could not be judged as intended.", counted(s.problems, "implementation"));
@@ -64,10 +76,11 @@ std::string meaning_of(Mark mark) {
       return "differs, but the framework's documentation says that it may";
     case Mark::kept:
       return fmt::format(
-          "the same in all cases that were judged, of so many structures, at least {}",
+          "the same in all cases that were judged, of so many structures, at least {} for each law",
           kFewStructures);
     case Mark::too_few:
-      return fmt::format("the same in all cases, but of fewer than {} structures", kFewStructures);
+      return fmt::format("the same in all cases, but one law judged fewer than {} structures",
+                         kFewStructures);
     case Mark::not_observed:
       return "the implementation does not show what the law reads";
     case Mark::not_applicable:
@@ -81,7 +94,9 @@ std::string cell_text(const TopicCell& cell) {
   if (cell.mark > Mark::kept) {
     return fmt::format("{} {} of {}", mark, number(cell.violating), number(cell.judged));
   }
-  return cell.mark < Mark::too_few ? mark : mark + " " + number(cell.structures);
+  if (cell.mark < Mark::too_few) return mark;
+  const std::string text = mark + " " + number(cell.structures);
+  return cell.mark == Mark::too_few ? fmt::format("{} ({})", text, cell.law) : text;
 }
 
 std::vector<const Column*> in_order(const Page& page) {
@@ -100,20 +115,80 @@ std::vector<const Column*> in_order(const Page& page) {
   return columns;
 }
 
-std::string hunt_text(const Column& c) {
-  std::string versions;
-  for (const auto& [name, version] : c.versions) {
-    versions += fmt::format(", {} {}", name, version);
+namespace {
+
+/// The weakest of the laws about gradients, which are what people ask about first.
+TopicCell gradients_of(const Column& c) {
+  Column gradients;
+  gradients.cells.resize(c.cells.size());
+  for (const std::string_view law : {"input-gradients", "parameter-gradients"}) {
+    const std::size_t i = index_of(*find_law(law));
+    if (i < c.cells.size()) gradients.cells[i] = c.cells[i];
   }
-  std::string text = fmt::format("{} of {} in {} ({} cases/s){}{}.", counted(c.cases, "case"),
-                                 counted(c.structures, "structure"), cli::seconds_text(c.seconds),
-                                 cli::rate_text(c.cases_per_second()),
-                                 c.interrupted ? ", interrupted" : "", versions);
-  if (c.not_judged > 0) {
-    text += fmt::format(" {} could not be run, most often because: {}",
-                        counted(c.not_judged, "case"), c.why_not_judged);
+  return gradients.cell_of(find_law("input-gradients")->topic);
+}
+
+std::string joined(const std::vector<std::string>& parts, std::size_t most) {
+  const std::size_t shown = std::min(parts.size(), most);
+  std::string text = fmt::format(
+      "{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  return parts.size() > shown ? fmt::format("{} and {} others", text, parts.size() - shown) : text;
+}
+
+}  // namespace
+
+std::vector<std::string> answers(const Page& page, const std::vector<Cause>& causes,
+                                 std::string (*name)(std::string_view)) {
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> sentences;
+  const std::vector<const Column*> columns = in_order(page);
+  for (auto begin = columns.begin(); begin != columns.end();) {
+    const std::string framework = (*begin)->framework();
+    const auto end = std::find_if(begin, columns.end(),
+                                  [&](const Column* c) { return c->framework() != framework; });
+    std::vector<std::pair<double, std::string>> wrong;
+    std::vector<std::string> kept;
+    std::vector<std::string> few;
+    for (; begin != end; ++begin) {
+      const TopicCell cell = gradients_of(**begin);
+      const std::string subject = name((*begin)->subject);
+      if (cell.mark >= Mark::known) {
+        wrong.emplace_back(
+            -static_cast<double>(cell.violating) / static_cast<double>(cell.judged),
+            fmt::format("{} {} of {} cases", subject, number(cell.violating), number(cell.judged)));
+      } else if (cell.mark >= Mark::kept) {
+        kept.push_back(fmt::format("{} {}", subject, number(cell.structures)));
+      } else if (cell.mark == Mark::too_few) {
+        few.push_back(fmt::format("{} {}", subject, number(cell.structures)));
+      }
+    }
+    std::size_t ways = 0;
+    std::size_t others = 0;
+    for (const Cause& cause : causes) {
+      if (cause.framework != framework || cause.first().mark < Mark::known || !cause.is_silent())
+        continue;
+      ++(cause.reaches_a_gradient() ? ways : others);
+    }
+    std::vector<std::string> parts;
+    std::sort(wrong.begin(), wrong.end());
+    std::vector<std::string> worst;
+    for (auto& [share, text] : wrong) worst.push_back(std::move(text));
+    if (!wrong.empty())
+      parts.push_back(fmt::format("gradients silently wrong in {}, in {}", counted(ways, "way"),
+                                  joined(worst, kMostNamed)));
+    if (!kept.empty())
+      parts.push_back(fmt::format("right but for stated limits, in as many structures: {}",
+                                  joined(kept, kMostNamed)));
+    if (!few.empty())
+      parts.push_back(fmt::format("never seen wrong, in too few structures to say kept: {}",
+                                  joined(few, kMostNamed)));
+    if (others > 0)
+      parts.push_back(fmt::format("{}, of masks, states or stated behaviour",
+                                  counted(others, "further silent bug")));
+    if (parts.empty()) parts.emplace_back("not judged");
+    sentences.push_back(fmt::format("**{}**: {}.", framework, fmt::join(parts, "; ")));
   }
-  return text;
+  return sentences;
 }
 
 std::string list_text(const std::vector<std::string>& names) {

@@ -27,6 +27,7 @@ constexpr std::string_view kFrameworks = "frameworks";
 constexpr std::size_t kMostFrameworksBytes = std::size_t{1} << 20;
 constexpr std::size_t kLongestFrameworksText = 4096;
 constexpr int kMostFrameworksNesting = 6;
+constexpr std::size_t kMostUnobserved = 64;
 
 const Json& need_object(JsonFields& fields, const char* name) {
   const Json& value = fields.need(name);
@@ -62,6 +63,32 @@ Frameworks::Subject read_subject(const Json& json, const std::string& path,
   if (subject.arguments.empty()) fields.fail(fields.path("arguments"), "arguments", "none");
   subject.variables = found->second;
   return subject;
+}
+
+std::vector<std::string> read_texts(JsonFields& fields, const char* name) {
+  std::vector<std::string> texts;
+  const Json* list = fields.find(name);
+  if (list == nullptr) return texts;
+  need_array(kFrameworks, *list, fields.path(name), kMostUnobserved);
+  for (const Json& text : *list) {
+    if (!text.is_string()) fields.fail(fields.path(name), "texts", show_json(*list));
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+Frameworks::Unobserved read_unobserved(const Json& json, const std::string& path) {
+  JsonFields fields(kFrameworks, json, path);
+  Frameworks::Unobserved one;
+  one.subjects = read_texts(fields, "subjects");
+  one.laws = read_texts(fields, "laws");
+  fields.read("why", one.why, kLongestFrameworksText);
+  fields.finish();
+  return one;
+}
+
+bool has(const std::vector<std::string>& list, std::string_view text) {
+  return std::find(list.begin(), list.end(), text) != list.end();
 }
 
 /// Adds the file's name to what `read` refuses.
@@ -245,6 +272,13 @@ Frameworks load_frameworks(const fs::path& folder) {
         frameworks.subjects[name] = read_subject(subject, "subjects." + name, environments);
         frameworks.subjects[name].folder = file.parent_path();
       }
+      if (const Json* list = fields.find("unobserved")) {
+        need_array(kFrameworks, *list, fields.path("unobserved"), kMostUnobserved);
+        for (std::size_t i = 0; i < list->size(); ++i) {
+          frameworks.unobserved.push_back(read_unobserved((*list)[i], indexed("unobserved", i)));
+          frameworks.unobserved.back().framework = file.parent_path().filename().string();
+        }
+      }
       fields.finish();
     });
   }
@@ -257,6 +291,16 @@ const Frameworks& known_frameworks() {
     return package ? load_frameworks(*package / "rematch/frameworks") : Frameworks();
   }();
   return frameworks;
+}
+
+std::string Frameworks::why_unobserved(std::string_view subject, std::string_view law) const {
+  const std::string_view framework = subject.substr(0, subject.find(':'));
+  const auto says = [&](const Unobserved& u) {
+    return u.framework == framework && has(u.laws, law) &&
+           (u.subjects.empty() || has(u.subjects, subject));
+  };
+  const auto found = std::find_if(unobserved.begin(), unobserved.end(), says);
+  return found == unobserved.end() ? "" : found->why;
 }
 
 std::string python_variable(std::string_view environment) {

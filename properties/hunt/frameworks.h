@@ -27,6 +27,17 @@ struct Frameworks {
     /// Its framework's, where profiles are.
     std::filesystem::path folder;
   };
+  /// Why the subjects of a framework do not show what laws read.
+  struct Unobserved {
+    std::string framework;
+    /// Empty: all of the framework.
+    std::vector<std::string> subjects;
+    std::vector<std::string> laws;
+    std::string why;
+  };
+  std::vector<Unobserved> unobserved;
+  /// The first sentence about the law and the subject; empty where there is none.
+  std::string why_unobserved(std::string_view subject, std::string_view law) const;
   /// By name: "pytorch", "pytorch:reentrant".
   std::map<std::string, Subject, std::less<>> subjects;
   /// The module that shows that Python has an environment, by its name: "torch" of "pytorch".

@@ -46,6 +46,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("why", entry.why, kLongestProfileText);
   fields.read("reported", entry.reported, kLongestProfileText);
   fields.read("script", entry.script, kLongestProfileText);
+  fields.read("plain_too", entry.plain_too);
   fields.read("since", entry.since, kLongestProfileText);
   fields.read("promised", entry.promised);
   fields.read("drops_nothing", entry.drops_nothing);

@@ -71,6 +71,8 @@ struct KnownDivergence {
   /// Of a bug that is silent: the script that shows it in the framework alone, as
   /// "mlx/closed_over".
   std::string script = {};
+  /// It is wrong without a checkpoint, too.
+  bool plain_too = false;
   /// First version in which it was measured. Empty: not dated.
   std::string since = {};
   /// false: a documented limit, which the implementation states or which follows from what it
