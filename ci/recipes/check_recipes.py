@@ -1,4 +1,4 @@
-"""Checks the recipes: each is what its CI system reads, every script that is named is in this checkout and
+"""Checks the recipes, the action and the workflow of releases: each is what its CI system reads, every script that is named is in this checkout and
 takes the options that it is given, and every command is a shell's.
 """
 import re
@@ -45,7 +45,7 @@ def check_command(where, command):
     need(shell.returncode == 0, f"{where}: no shell command: {shell.stderr.strip()}")
     # Text from outside reaches a shell through the environment alone.
     need("${{" not in command, f"{where}: an expression in a command: {command}")
-    for script, arguments in re.findall(r"(?<!\S)(ci/[a-z_-]+)((?: (?![|>&])\S+)*)", command):
+    for script, arguments in re.findall(r"(?<!\S)(ci/[a-z_/-]+)((?: (?![|>&])\S+)*)", command):
         path = ROOT / script
         need(path.is_file() and path.stat().st_mode & 0o111, f"{where}: no script {script}")
         if not path.is_file() or script == "ci/check":
@@ -84,6 +84,11 @@ def main():
             check_command(path.name, command)
         for part in SAY[path.name]:
             need(part in path.read_text(), f"{path.name}: no {part}")
+    # What forges run of this checkout itself.
+    for path, schema in ((ROOT / "ci/action/action.yml", "actions"), (ROOT / ".github/workflows/release.yml", "workflows")):
+        check_schema(path, f"vendor.github-{schema}")
+        for command in commands_of(YAML(typ="safe").load(path)):
+            check_command(path.name, command)
     print("\n".join(faults))
     return 1 if faults else 0
 
