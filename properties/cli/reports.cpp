@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <sstream>
+#include <utility>
 
+#include "properties/case/describe.h"
 #include "properties/cli/commands.h"
 
 namespace rematch::cli {
@@ -14,25 +16,75 @@ std::string without_end(const std::string& script) {
   return script.substr(0, script.find_last_not_of('\n') + 1);
 }
 
+/// What a user sees, as a title says it.
+std::string_view symptom_of(const Law& law) {
+  constexpr std::pair<std::string_view, std::string_view> kOfLaws[] = {
+      {"outputs", "other outputs"},
+      {"losses", "another loss"},
+      {"reevaluation", "other outputs after training"},
+      {"dropout-masks", "another dropout mask in the recomputation"},
+      {"parameters-after-step", "wrong parameters after a step"},
+      {"survives", "the process dies"}};
+  for (const auto& [name, symptom] : kOfLaws) {
+    if (law.name == name) return symptom;
+  }
+  switch (law.topic) {
+    case Topic::numbers:
+      return "a wrong gradient";
+    case Topic::randomness:
+      return "another random state";
+    case Topic::state:
+      return "a wrong state of a layer";
+    case Topic::gradient_flow:
+      return "a gradient or a hook where there is none without, or none where there is one";
+    case Topic::recomputation:
+      return "other values, or another number of runs, in the recomputation";
+    case Topic::memory:
+      return "more memory than without what is recomputed";
+    case Topic::errors:
+      return "another error than without, or none";
+    case Topic::survival:
+    case Topic::own:
+      break;
+  }
+  return "what the documentation states does not hold";
+}
+
 }  // namespace
 
-std::string issue_of(const Violation& v, const KnownDivergence* entry, const Declaration& declared,
-                     const std::string& script) {
+std::string issue_of(const Case& c, const Violation& v, const KnownDivergence* entry,
+                     const Declaration& declared, const std::string& script) {
   const Law& law = *find_law(v.law);
   const std::string cause =
       entry != nullptr
           ? entry->why + (entry->reported.empty() ? "" : "\n\nSee also " + entry->reported)
-          : fmt::format("Not known. {} This law is broken here: {}", law.harm, law.statement);
+          : "Not known.";
+  std::string model;
+  std::string plan;
+  std::istringstream in(describe(c));
+  std::getline(in, model);
+  std::getline(in, plan);
+  std::string kinds;
+  for (const LayerSpec& l : c.layers) {
+    kinds += (kinds.empty() ? "" : ", ") + std::string(to_string(l.kind));
+  }
+  const std::string off =
+      v.distance ? fmt::format(", off by {:.3g} of the largest element", *v.distance) : "";
   return fmt::format(
-      "# {0}: a checkpointed run breaks \"{1}\"\n\n"
-      "{2}\n\n"
-      "## Versions\n\n{3}\n\n"
-      "## Expected\n\n{4}\n\nat {5}\n\n"
-      "## Got\n\n{6}\n\n"
-      "## Script\n\n```python\n{7}\n```\n\n"
-      "## Cause\n\n{8}\n",
-      declared.name, law.name, law.harm, text_of(declared.versions), v.expected, v.place, v.got,
-      without_end(script), cause);
+      "<!-- A person has to write the report: these are facts for that person, not its text. -->\n"
+      "# {0}: {1}: {2}; {3}\n\n"
+      "## Describe the bug\n\n{4}\n\n"
+      "    {5}\n    {6}\n\n"
+      "Without the checkpoint: {7}\nWith it: {8}{9}\nat {10}\n\n"
+      "Controls: without the checkpoint it is right. Change one thing of the script at a time, and "
+      "say what makes it "
+      "right.\n\n"
+      "## Script\n\n```python\n{11}\n```\n\n"
+      "## Cause\n\n{12}\n\n"
+      "## Versions\n\n{13}\n",
+      declared.name, symptom_of(law), kinds, plan.substr(std::min(plan.size(), plan.find(' ') + 1)),
+      law.harm, model, plan, v.expected, v.got, off, v.place, without_end(script), cause,
+      text_of(declared.versions));
 }
 
 std::string test_of(const Violation& v, const std::string& script) {

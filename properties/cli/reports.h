@@ -8,10 +8,10 @@
 
 namespace rematch::cli {
 
-/// The report that a tracker's template asks for: title, versions, what was expected and came, the
-/// script in the bare framework, and the cause, which is that of the profile's `entry`, or what the
-/// law says.
-std::string issue_of(const Violation& violation, const KnownDivergence* entry,
+/// Facts for a report, in the order of a tracker's template: a title with what is seen and what the
+/// case has, what was expected and came, the script in the bare framework, the cause as the
+/// profile's `entry` says it, and versions.
+std::string issue_of(const Case& c, const Violation& violation, const KnownDivergence* entry,
                      const Declaration& declared, const std::string& script);
 
 /// A test of Python's unittest that runs what the script runs, and fails where the script shows a

@@ -2,6 +2,7 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "properties/case/json.h"
 #include "properties/cli/commands.h"
 #include "properties/testing/shell.h"
 
@@ -25,14 +26,23 @@ TEST_CASE("a script becomes a test that fails where the script shows a differenc
   CHECK_THROWS_AS(test_of(kViolation, "print()"), UsageError);
 }
 
-TEST_CASE("a report for a tracker has the cause from the profile, or what the law says") {
+TEST_CASE(
+    "a report for a tracker has a title of what is seen, numbers, and the cause if it is known") {
+  const Case c = case_from_json(R"({"format": 1, "seed": 5, "input": [2, 3],
+      "layers": [{"kind": "dropout"}, {"kind": "relu"}],
+      "plan": {"segments": [{"begin": 0, "end": 2, "variant": "non_reentrant"}]}})");
   KnownDivergence entry;
   entry.why = "It draws anew.";
   Declaration declared;
   declared.name = "mine";
+  const std::string known = issue_of(c, kViolation, &entry, declared, "print()");
+  CHECK(contains(known,
+                 "\n# mine: another random state: dropout, relu; layers 0..1 non_reentrant\n"));
+  CHECK(contains(known, "Without the checkpoint: 1\nWith it: 2\nat step 0\n"));
+  CHECK(contains(known, "## Cause\n\nIt draws anew.\n"));
   CHECK(
-      contains(issue_of(kViolation, &entry, declared, "print()"), "## Cause\n\nIt draws anew.\n"));
-  CHECK(contains(issue_of(kViolation, nullptr, declared, "print()"), "## Cause\n\nNot known. "));
+      contains(issue_of(c, kViolation, nullptr, declared, "print()"), "## Cause\n\nNot known.\n"));
+  CHECK_FALSE(contains(known, kViolation.law));
 }
 
 }  // namespace rematch::cli
