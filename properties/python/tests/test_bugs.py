@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rematch.cli.report import bugs, entries, read, run, verdict
+from rematch.cli.report import bugs, dates, entries, read, run, verdict
 
 FOLDER = Path(__file__).resolve().parents[3] / "golden/conformance/bugs"
 SCRIPTS = bugs(FOLDER)
@@ -77,6 +77,14 @@ def test_a_script_is_short_and_has_a_control(name):
     code = text.splitlines()[ast.parse(text).body[0].end_lineno :]
     assert name in LONGER or sum(bool(line.strip()) for line in code) <= LINES
     assert any("control" in line for line in code)
+
+
+def test_a_table_of_releases_says_when_a_bug_began_and_whether_it_ended():
+    assert dates({"2.10.0": "wrong", "2.9.1": "wrong"}) == "since 2.9.1 or earlier, still in 2.10.0"
+    assert dates({"2.10.0": "wrong", "2.9.1": "right"}) == "since 2.10.0"
+    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError"}) == "since 2.10.0, an error before"
+    assert dates({"2.9.1": "right", "2.10.0": "wrong", "2.11.0": "right"}) == "from 2.10.0 to 2.10.0"
+    assert dates({"2.9.1": "right"}) == ""
 
 
 def test_a_script_without_its_facts_is_refused_with_the_line_that_is_missing(tmp_path):

@@ -132,6 +132,31 @@ def run(python: str, file: Path) -> tuple[str, str]:
     return verdict(ran.returncode, ran.stdout, ran.stderr), ran.stdout
 
 
+def in_order(release: str) -> list[int]:
+    """A key to sort releases by."""
+    return [int(part) for part in re.findall(r"\d+", release)]
+
+
+def dates(row: dict[str, str]) -> str:
+    """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; an empty
+    text where no release is wrong. ci/maintain/since asks them."""
+    releases = sorted(row, key=in_order)
+    wrong = [release for release in releases if row[release] == "wrong"]
+    if not wrong:
+        return ""
+    before = [row[release] for release in releases[: releases.index(wrong[0])]]
+    first = wrong[0] + ("" if "right" in before else ", an error before" if before else " or earlier")
+    if wrong[-1] == releases[-1]:
+        return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "")
+    return f"from {first} to {wrong[-1]}"
+
+
+def releases(folder: Path, name: str) -> dict[str, str]:
+    """Returns what the script said in each release that was asked."""
+    table = folder / "versions.json"
+    return json.loads(table.read_text(encoding="utf-8")).get(name, {}) if table.exists() else {}
+
+
 def bugs(folder: Path) -> dict[str, Path]:
     """Returns the scripts by name, as "pytorch/kept_draw_before_draw"."""
     return {f"{file.parent.name}/{file.stem}": file for file in sorted(folder.glob("*/*.py"))}
@@ -148,7 +173,7 @@ def _versions(bug: Bug) -> str:
     return ", ".join([*found, f"Python {platform.python_version()}", platform.platform()])
 
 
-def _told(bug: Bug, script: str, output: str, here: str) -> str:
+def _told(bug: Bug, script: str, output: str, here: str, shown: str) -> str:
     framework = bug.name.partition("/")[0]
     described, reproduced, logged, versions = SECTIONS.get(framework, SECTIONS["pytorch"])
     facts = [f"- {key}: {value}" for key in ("promise", "cause") for value in bug.facts[key]]
@@ -159,6 +184,7 @@ def _told(bug: Bug, script: str, output: str, here: str) -> str:
         f"{bug.text}\n",
         *facts,
         f"- severity: {', '.join(bug.facts['severity'])}",
+        f"- releases: {shown or 'none was asked'}",
         f"- trackers: {bug.state}\n",
         f"## {reproduced}\n\n```python\n{script}```\n",
         f"## {logged}\n\n```\n{output}```\n",
@@ -193,14 +219,15 @@ def main(arguments: list[str]) -> None:
     if given.name not in found:
         refuse("rematch report", f"no script {given.name} in {given.bugs}; without a name, all are listed")
     bug, script = read(found[given.name]), found[given.name].read_text(encoding="utf-8")
+    dated = dates(releases(given.bugs, bug.name))
     shown, output = run(sys.executable, found[given.name])
     if shown not in ("wrong", "right"):
         refuse("rematch report", f"{given.name} says nothing with this Python: {shown}")
     if given.json:
-        shows = {"output": output, "shows": shown == "wrong", "here": _versions(bug), "state": bug.state}
+        shows = {"output": output, "shows": shown == "wrong", "here": _versions(bug), "state": bug.state, "releases": dated}
         print(json.dumps(asdict(bug) | shows, indent=2))
     else:
-        print(_told(bug, _code(script), output, _versions(bug)))
+        print(_told(bug, _code(script), output, _versions(bug), dated))
     if shown == "right":
         print(f"rematch report: {given.name} does not show here: mended in this version?", file=sys.stderr)
         raise SystemExit(1)
