@@ -224,7 +224,13 @@ def main(arguments: list[str]) -> None:
     if shown not in ("wrong", "right"):
         refuse("rematch report", f"{given.name} says nothing with this Python: {shown}")
     if given.json:
-        shows = {"output": output, "shows": shown == "wrong", "here": _versions(bug), "state": bug.state, "releases": dated}
+        shows = {
+            "output": output,
+            "shows": shown == "wrong",
+            "here": _versions(bug),
+            "state": bug.state,
+            "releases": dated,
+        }
         print(json.dumps(asdict(bug) | shows, indent=2))
     else:
         print(_told(bug, _code(script), output, _versions(bug), dated))
