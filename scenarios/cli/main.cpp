@@ -31,7 +31,7 @@ Examples:
 struct Arguments {
   std::vector<std::string> names;
   std::string svg;
-  std::string readme;
+  std::string approve;
   bool all = false;
   bool json = false;
 };
@@ -67,9 +67,9 @@ std::vector<const Scenario*> chosen(const Arguments& a) {
     }
     result.push_back(scenario);
   }
-  if (a.all || !a.readme.empty()) {
+  if (a.all || !a.approve.empty()) {
     if (!a.names.empty())
-      throw cli::UsageError("expected names, --all or --readme, got several of them");
+      throw cli::UsageError("expected names, --all or --approve, got several of them");
     for (const Scenario& scenario : scenarios()) result.push_back(&scenario);
   }
   return result;
@@ -95,7 +95,7 @@ nlohmann::ordered_json json_of(const Scenario& scenario, const Report& report) {
   return {{"name", scenario.name},
           {"question", scenario.question},
           {"answer", scenario.answer},
-          {"in_pytorch", scenario.in_pytorch.text},
+          {"in_pytorch", scenario.advice},
           {"claims", claims}};
 }
 
@@ -125,7 +125,7 @@ int run(const Arguments& a) {
   }
   // Before the run, so that a bad folder costs no computation.
   const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
-  if (!a.readme.empty()) made_folder("--readme", a.readme);
+  if (!a.approve.empty()) made_folder("--approve", a.approve);
   const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
   const cli::Paint paint(cli::colour_wanted(1));
@@ -142,14 +142,13 @@ int run(const Arguments& a) {
     digests.push_back(digest(*scenario, report));
     if (a.json) {
       told.push_back(json_of(*scenario, report));
-    } else if (a.readme.empty()) {
+    } else if (a.approve.empty()) {
       cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1)) + "\n");
     }
   }
   const bool interrupted = stop;
-  if (!a.readme.empty() && !interrupted) {
-    cli::write_text(fs::path(a.readme) / "README.md", readme(scenarios()));
-    cli::write_text(fs::path(a.readme) / "approved.json",
+  if (!a.approve.empty() && !interrupted) {
+    cli::write_text(fs::path(a.approve) / "approved.json",
                     fmt::format("{{\n{}\n}}\n", fmt::join(digests, ",\n")));
   }
   if (a.json) {
@@ -178,8 +177,8 @@ int parse_and_run(int argc, char** argv) {
   app.add_option("--svg", a.svg,
                  "Also write the charts, and the report as Markdown, into this folder")
       ->type_name("DIR");
-  app.add_option("--readme", a.readme,
-                 "Run all scenarios and regenerate DIR/README.md and DIR/approved.json")
+  app.add_option("--approve", a.approve,
+                 "Run all scenarios and write their digests to DIR/approved.json")
       ->type_name("DIR");
   app.footer(std::string(kFooter));
   cli::format_help(app);

@@ -66,7 +66,7 @@ TEST_CASE("a usage error of the scenarios exits with 2 and names what was expect
       {"last_segmnet", "no scenario is named \"last_segmnet\"; did you mean last_segment?"},
       {"last_segment --svgs x", "has no option --svgs; did you mean --svg?"},
       {"last_segment --all", "got several of them"},
-      {"last_segment --readme /tmp", "got several of them"},
+      {"last_segment --approve /tmp", "got several of them"},
       {"last_segment --svg /dev/null/pictures", "/dev/null/pictures"},
       {"--svg /tmp", "expected the name of a scenario"},
       {"last_segment --colour", "--colour"},

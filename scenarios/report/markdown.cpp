@@ -7,26 +7,6 @@
 namespace rematch::scenarios {
 namespace {
 
-constexpr std::string_view kHead =
-    R"(# Scenarios
-
-Questions that people asked about activation checkpointing, each answered by a program that runs, by numbers, and by a
-picture. Bytes are counted by the engine's ledger and layer runs by counting functions, so every figure is the same on
-every machine. A ticked line in a report is a claim that the run has just checked. Below are the answers in short, and
-what to do in PyTorch, with the probes of PyTorch 2.15 that confirm it; the programs show why.
-
-    build/release/bin/rematch scenario                            # lists the questions
-    build/release/bin/rematch scenario last_segment               # runs one
-    build/release/bin/rematch scenario last_segment --svg DIR     # also writes its charts, and the report as Markdown
-
-This page and `approved.json` are written by `build/release/bin/rematch scenario --readme scenarios`. A test fails when
-a claim fails, and when a report or a chart has another digest than the approved one; it then writes what was found. A
-story is one file in `stories/` and one line in `scenarios.cpp` ([how to add one](../ci/ADDING.md#a-story)).
-
-## Questions
-
-)";
-
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -72,11 +52,6 @@ std::string paragraph(std::string_view text, std::string_view indent = "") {
   return out + "\n";
 }
 
-std::string in_pytorch(const Scenario& scenario) {
-  const Advice& advice = scenario.in_pytorch;
-  return paragraph(fmt::format("**In PyTorch.** {} ({}.)", advice.text, advice.probes()));
-}
-
 std::string text_of(const Scenario& scenario, const Report& report,
                     std::optional<int> columns = std::nullopt) {
   std::string out = fmt::format("# {}\n\n", scenario.name);
@@ -106,7 +81,8 @@ std::string text_of(const Scenario& scenario, const Report& report,
       out += fmt::format("![{}]({})\n", chart->title, picture_name(scenario.name, ++pictures));
     }
   }
-  return out + "\n" + in_pytorch(scenario);
+  return out + "\n" +
+         paragraph(fmt::format("**In PyTorch.** {} ({}.)", scenario.advice, scenario.probes()));
 }
 
 }  // namespace
@@ -142,16 +118,6 @@ std::string digest(const Scenario& scenario, const Report& report) {
   for (const std::string& picture : drawn) add(picture);
   return fmt::format(R"("{}": {{"claims": {}, "charts": {}, "digest": "{:016x}"}})", scenario.name,
                      report.claims(), drawn.size(), hash);
-}
-
-std::string readme(std::span<const Scenario> scenarios) {
-  std::string out(kHead);
-  for (const Scenario& scenario : scenarios) {
-    out += fmt::format("{}### {}\n\n", out.ends_with("\n\n") ? "" : "\n", scenario.name);
-    out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
-    out += paragraph(scenario.answer) + "\n" + in_pytorch(scenario);
-  }
-  return out;
 }
 
 }  // namespace rematch::scenarios

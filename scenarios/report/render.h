@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <string>
 #include <vector>
 
@@ -21,9 +20,6 @@ std::vector<std::string> pictures(const Report& report);
 /// A line of approved.json: the story's name, how many claims and charts it has, and a hash over
 /// the page and the charts.
 std::string digest(const Scenario& scenario, const Report& report);
-
-/// README.md: the room, and every question with its answer in short.
-std::string readme(std::span<const Scenario> scenarios);
 
 /// The file of a story's chart `number`, counted from 1: "last_segment-1.svg".
 std::string picture_name(std::string_view story, int number);

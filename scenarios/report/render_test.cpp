@@ -10,10 +10,9 @@ namespace {
 
 using rematch::testing::contains;
 
-const Scenario kStory{
-    "a_story",  "Why?",
-    "a thread", "Because.",
-    nullptr,    {"Do `this`.", {{"A1.x", "y", "1"}, {"A1.x", "z", "2"}, {"B2.x", "y", "3"}}}};
+const Scenario kStory{"a_story",    "Why?",
+                      "a thread",   "Because.",
+                      "Do `this`.", {{"A1.x", "y", "1"}, {"A1.x", "z", "2"}, {"B2.x", "y", "3"}}};
 
 Report sample(bool holds = true, double peak = 5) {
   Report report;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+
 #include <stdexcept>
 
 namespace rematch::scenarios {
@@ -33,11 +35,24 @@ void check(const Chart& chart, const Series& series) {
 
 }  // namespace
 
-Chart bars(std::string title, std::string x_label, std::string y_label,
-           const std::vector<std::string>& series) {
-  Chart chart{std::move(title), std::move(x_label), std::move(y_label), Chart::Kind::bars};
+Chart lines(std::string title, std::string x_label, std::string y_label,
+            const std::vector<std::string>& series) {
+  Chart chart{std::move(title), std::move(x_label), std::move(y_label), Chart::Kind::lines};
   for (const std::string& name : series) chart.series.push_back({name, {}, {}});
   return chart;
+}
+
+Chart bars(std::string title, std::string x_label, std::string y_label,
+           const std::vector<std::string>& series) {
+  Chart chart = lines(std::move(title), std::move(x_label), std::move(y_label), series);
+  chart.kind = Chart::Kind::bars;
+  return chart;
+}
+
+Series numbered(std::string name, std::vector<double> values) {
+  Series series{std::move(name), std::vector<double>(values.size()), std::move(values)};
+  std::iota(series.x.begin(), series.x.end(), 1.0);
+  return series;
 }
 
 void add_bars(Chart& chart, std::string category, const std::vector<double>& values) {
@@ -45,12 +60,24 @@ void add_bars(Chart& chart, std::string category, const std::vector<double>& val
   for (std::size_t i = 0; i < values.size(); ++i) chart.series[i].y.push_back(values[i]);
 }
 
-void Table::row(std::vector<std::string> cells) {
+void Table::row(const std::vector<Cell>& cells) {
   if (cells.size() != columns_.size()) {
     refuse("table \"" + title_ + "\"", "expected " + std::to_string(columns_.size()) +
                                            " cells in a row, got " + std::to_string(cells.size()));
   }
-  rows_.push_back(std::move(cells));
+  std::vector<std::string>& row = rows_.emplace_back();
+  for (const Cell& cell : cells) row.push_back(cell.text);
+}
+
+void Table::row_of(std::string_view cells) {
+  constexpr std::string_view kBetween = " | ";
+  std::vector<Cell> row;
+  for (std::size_t end; (end = cells.find(kBetween)) != std::string_view::npos;) {
+    row.emplace_back(cells.substr(0, end));
+    cells.remove_prefix(end + kBetween.size());
+  }
+  row.emplace_back(cells);
+  this->row(row);
 }
 
 bool Table::is_numeric(std::size_t column) const {

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -12,14 +13,26 @@
 
 namespace rematch::scenarios {
 
-/// Rows of text under column heads. A cell is plain text; renderers escape it.
+/// Plain text, which renderers escape.
+struct Cell {
+  std::string text;
+  template <class T>
+  Cell(const T& value) : text(fmt::format("{}", value)) {}
+};
+
+/// Rows of cells under column heads.
 class Table {
  public:
   Table(std::string title, std::vector<std::string> columns)
       : title_(std::move(title)), columns_(std::move(columns)) {}
 
   /// Throws std::invalid_argument unless there is one cell per column.
-  void row(std::vector<std::string> cells);
+  void row(const std::vector<Cell>& cells);
+  /// Cells that are formatted together, with " | " between them.
+  template <class First, class... Rest>
+  void row(fmt::format_string<First, Rest...> cells, First&& first, Rest&&... rest) {
+    row_of(fmt::format(cells, std::forward<First>(first), std::forward<Rest>(rest)...));
+  }
 
   const std::string& title() const { return title_; }
   const std::vector<std::string>& columns() const { return columns_; }
@@ -29,6 +42,8 @@ class Table {
   bool is_numeric(std::size_t column) const;
 
  private:
+  void row_of(std::string_view cells);
+
   std::string title_;
   std::vector<std::string> columns_;
   std::vector<std::vector<std::string>> rows_;
@@ -40,6 +55,12 @@ using cli::Series;
 /// A chart of bars, one for each of `series` in every category; it has no category yet.
 Chart bars(std::string title, std::string x_label, std::string y_label,
            const std::vector<std::string>& series);
+/// A chart of lines, one for each of `series`, which have no points yet.
+Chart lines(std::string title, std::string x_label, std::string y_label,
+            const std::vector<std::string>& series = {});
+/// A line through these values, from 1 on.
+Series numbered(std::string name, std::vector<double> values);
+inline std::string yes(bool holds) { return holds ? "yes" : "no"; }
 /// Adds a category, with a value for each series.
 void add_bars(Chart& chart, std::string category, const std::vector<double>& values);
 

@@ -35,7 +35,7 @@ Outcome outcome_of(const Case& c, bool checkpointed) {
   Outcome outcome;
   outcome.kept = judge_case(c, engine, workspace).kept();
   const Geometry geometry = validate(c);
-  for (const Observation& o : record_of(c, engine, checkpointed).observations) {
+  for (const Observation& o : record_of(c, checkpointed).observations) {
     if (o.quantity == Quantity::loss) outcome.differentiable = o.requires_grad;
     if (o.quantity != Quantity::parameter_gradient || !o.present) continue;
     const int layer = geometry.parameters[static_cast<std::size_t>(o.index)].layer;
@@ -43,6 +43,8 @@ Outcome outcome_of(const Case& c, bool checkpointed) {
   }
   return outcome;
 }
+
+}  // namespace
 
 void run(const Options& /*options*/, Report& report) {
   const Case reentrant = adapters(Variant::reentrant);
@@ -60,8 +62,7 @@ void run(const Options& /*options*/, Report& report) {
   Table& table = report.table("Parameters that get a gradient",
                               {"run", "of the adapters", "of the head", "the loss requires grad"});
   const auto row = [&](const char* name, const Outcome& o) {
-    table.row({name, fmt::format("{} of 4", o.adapters), fmt::format("{} of 2", o.head),
-               o.differentiable ? "yes" : "no"});
+    table.row("{} | {} of 4 | {} of 2 | {}", name, o.adapters, o.head, yes(o.differentiable));
   };
   row("plain", plain);
   row("reentrant", frozen);
@@ -94,22 +95,4 @@ void run(const Options& /*options*/, Report& report) {
                   "absent-gradients", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::frozen_embeddings_story
-
-REMATCH_STORY(frozen_embeddings){
-    "frozen_embeddings",
-    "I freeze the embeddings (or everything but my adapters), turn gradient checkpointing on, and "
-    "nothing trains any more. Why?",
-    "https://github.com/huggingface/transformers/issues/23170",
-    "A reentrant checkpoint trains what is inside only if one of its inputs requires grad, and "
-    "what comes from a frozen embedding does not. Let the embedding's output require grad, or use "
-    "the non-reentrant variant, and make sure that it is the one that really runs.",
-    frozen_embeddings_story::run,
-    {"With transformers: "
-     "`model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": "
-     "False})`. Where a library insists on the reentrant variant, "
-     "`model.enable_input_require_grads()` lets the embedding's output require grad.",
-     {{"RE4.frozen_input", "weight_has_gradient", "false"},
-      {"RE4.one_input_trains", "weight_has_gradient", "true"},
-      {"RE4.non_reentrant", "weight_has_gradient", "true"}}}};

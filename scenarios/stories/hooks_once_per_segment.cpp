@@ -24,9 +24,10 @@ Case tied_layers(int uses, Variant variant) {
 
 /// Firings of the weight's hook in one backward.
 int firings(const Case& c, bool checkpointed) {
-  EngineSubject engine;
-  return record_of(c, engine, checkpointed).hooks.at(0).count;
+  return record_of(c, checkpointed).hooks.at(0).count;
 }
+
+}  // namespace
 
 void run(const Options& /*options*/, Report& report) {
   report.say(
@@ -37,18 +38,16 @@ void run(const Options& /*options*/, Report& report) {
                               {"segments that use it", "plain", "reentrant", "non-reentrant"});
   Chart chart = bars("Firings of one weight's hook in one backward", "segments that use the weight",
                      "firings", {"plain", "reentrant", "non-reentrant"});
-  bool k_times = true;
-  bool once = true;
+  bool k_times = true, once = true;
   for (const int uses : {1, 2, 3, 6}) {
     const Case non_reentrant = tied_layers(uses, Variant::non_reentrant);
     const int counts[] = {firings(non_reentrant, false),
                           firings(tied_layers(uses, Variant::reentrant), true),
                           firings(non_reentrant, true)};
-    table.row({std::to_string(uses), std::to_string(counts[0]), std::to_string(counts[1]),
-               std::to_string(counts[2])});
+    table.row({uses, counts[0], counts[1], counts[2]});
     add_bars(chart, std::to_string(uses), {counts, counts + 3});
-    k_times = k_times && counts[1] == uses;
-    once = once && counts[0] == 1 && counts[2] == 1;
+    k_times &= counts[1] == uses;
+    once &= counts[0] == 1 && counts[2] == 1;
   }
   report.chart(std::move(chart));
   report.claim(k_times && once,
@@ -56,27 +55,9 @@ void run(const Options& /*options*/, Report& report) {
                "for each of the k segments, because each recomputation is a backward of its own "
                "that accumulates into the weight by itself. A reducer that expects each parameter "
                "ready once refuses the second firing.");
-  EngineSubject overridden(find_fault("G9")->make);
-  claim_law_finds(tied_layers(3, Variant::non_reentrant), overridden,
+  claim_law_finds(tied_layers(3, Variant::non_reentrant), "G9",
                   "the surplus firings where the non-reentrant variant was asked for", "hooks",
                   report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::hooks_once_per_segment_story
-
-REMATCH_STORY(hooks_once_per_segment){
-    "hooks_once_per_segment",
-    "\"Expected to mark a variable ready only once\": why does data-parallel training with "
-    "checkpointing and a shared weight end like this?",
-    "https://github.com/pytorch/pytorch/issues/81296; the error in "
-    "https://github.com/huggingface/accelerate/issues/2017",
-    "A reentrant checkpoint's recomputation is a backward pass of its own: a weight that k "
-    "segments share has its gradient hook fired k times. The non-reentrant variant has one "
-    "backward, and fires it once, as a plain run does.",
-    hooks_once_per_segment_story::run,
-    {"Pass `use_reentrant=False`: hooks of a weight then fire once a backward, also those that run "
-     "after the accumulation.",
-     {{"RE8.tensor_hook", "reentrant", "[1, 2, 3, 4]"},
-      {"RE8.tensor_hook", "non_reentrant", "[1, 1, 1, 1]"},
-      {"RE8.accumulation_hook", "non_reentrant", "[1, 1, 1, 1]"}}}};

@@ -31,6 +31,8 @@ std::string by_chunk(const Record& plain, const Record& other, Quantity quantity
   return text;
 }
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
   EngineSubject right;
   EngineSubject as_left(find_fault("S3")->make());
@@ -39,11 +41,11 @@ void run(const Options& /*options*/, Report& report) {
   report.say(
       "A sequence is trained in three chunks. The cache gives each the keys and values of the four "
       "tokens before it, and then takes in the chunk's own.");
-  const Record plain = record_of(c, right, false);
+  const Record plain = record_of(c, false);
   Table& table = report.table("Chunk by chunk, beside the plain run",
                               {"recomputation", "output", "gradient of the input"});
   const auto row = [&](const char* name, Subject& subject) {
-    const Record record = record_of(c, subject, true);
+    const Record record = record_of(c, subject);
     std::pair seen(by_chunk(plain, record, Quantity::output),
                    by_chunk(plain, record, Quantity::input_gradient));
     table.row({name, seen.first, seen.second});
@@ -62,20 +64,4 @@ void run(const Options& /*options*/, Report& report) {
                   "input-gradients", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::kv_cache_story
-
-REMATCH_STORY(kv_cache){
-    "kv_cache",
-    "My model keeps keys and values of earlier tokens in a cache. With gradient checkpointing the "
-    "backward complains about shapes. What went wrong?",
-    "https://github.com/huggingface/transformers/issues/28056",
-    "The forward appended to the cache, and the recomputation met more keys than its forward had. "
-    "A recomputation needs the cache of its own forward and must not change it. Where no shape "
-    "gives it away, the gradients are silently wrong.",
-    kv_cache_story::run,
-    {"Train with `use_cache=False`. A function that appends to a cache which it captured is not "
-     "the same function in its recomputation: pass cached tensors as arguments, and return the new "
-     "ones. The non-reentrant variant notices other shapes, the reentrant one does not.",
-     {{"N6.other_shape", "with_early_stop", R"("other metadata")"},
-      {"N6.other_shape", "reentrant", R"("no error")"}}}};

@@ -6,7 +6,7 @@
 #include "properties/output/terminal.h"
 #include "scenarios/stories/last_segment/parts.h"
 
-namespace rematch::scenarios::sequential {
+namespace rematch::scenarios::last_segment_story {
 namespace {
 
 using cli::grouped;
@@ -104,23 +104,19 @@ void loss_right_behind(Report& report) {
   Pair shown;
   bool equal = true;
   std::int64_t peak_by_kept[2] = {};
-  bool never_lower = true;
-  bool same_bits = true;
-  bool same_runs = true;
+  bool never_lower = true, same_bits = true, same_runs = true;
   const Step plain = run(net, {}, {});
   for (const bool reentrant : {false, true}) {
     for (const bool kept : {false, true}) {
       const Pair pair = run_both(net, {}, reentrant, kept);
       const std::int64_t more = pair.checkpointed.peak - pair.stored.peak;
       const int extra = pair.checkpointed.runs() - pair.stored.runs();
-      table.row({reentrant ? "reentrant" : "non-reentrant", kept ? "yes" : "no",
-                 grouped(pair.stored.peak), grouped(pair.checkpointed.peak), grouped(more),
-                 std::to_string(extra)});
+      table.row({reentrant ? "reentrant" : "non-reentrant", yes(kept), grouped(pair.stored.peak),
+                 grouped(pair.checkpointed.peak), grouped(more), extra});
       if (!reentrant) peak_by_kept[kept] = pair.checkpointed.peak;
-      never_lower = never_lower && more >= 0;
-      same_bits = same_bits && pair.stored.values == plain.values &&
-                  pair.checkpointed.values == plain.values;
-      same_runs = same_runs && extra == last_of(net);
+      never_lower &= more >= 0;
+      same_bits &= pair.stored.values == plain.values && pair.checkpointed.values == plain.values;
+      same_runs &= extra == last_of(net);
       if (reentrant || kept) continue;
       equal = more == 0;
       shown = pair;
@@ -159,10 +155,7 @@ void more_behind(const Options& options, Report& report) {
       "Bytes while what follows computes, at the highest moment, and the peak of the whole step",
       {"behind the sequential part", "then: stored", "then: checkpointed", "peak: stored",
        "peak: checkpointed", "saved", "extra layer runs"});
-  bool exact = true;
-  bool same_runs = true;
-  bool same_bits = true;
-  bool whole_at_last = false;
+  bool exact = true, same_runs = true, same_bits = true, whole_at_last = false;
   Pair shown;
   const Head kHeads[] = {{0, 0}, {1, 0}, {2, 0}, {4, 0}, {8, 0}, {12, 0}, {0, 1024}};
   for (const Head& head : kHeads) {
@@ -172,10 +165,10 @@ void more_behind(const Options& options, Report& report) {
     const int extra = pair.checkpointed.runs() - pair.stored.runs();
     table.row({head_text(head), grouped(pair.stored.head_peak),
                grouped(pair.checkpointed.head_peak), grouped(pair.stored.peak),
-               grouped(pair.checkpointed.peak), grouped(saved), std::to_string(extra)});
-    exact = exact && pair.stored.head_peak - pair.checkpointed.head_peak == interior;
-    same_runs = same_runs && extra == last;
-    same_bits = same_bits && pair.stored.values == pair.checkpointed.values;
+               grouped(pair.checkpointed.peak), grouped(saved), extra});
+    exact &= pair.stored.head_peak - pair.checkpointed.head_peak == interior;
+    same_runs &= extra == last;
+    same_bits &= pair.stored.values == pair.checkpointed.values;
     whole_at_last = saved == interior;
     if (head.layers == 12) shown = pair;
   }
@@ -194,13 +187,9 @@ void more_behind(const Options& options, Report& report) {
 void break_even(const Options& options, Report& report) {
   const Net net;
   constexpr int kMost = 10;
-  Chart chart{
-      .title = "Where it begins to pay: peak of a step over what follows",
-      .x_label = "layers between the sequential part and the loss",
-      .y_label = "peak, KiB",
-      .kind = Chart::Kind::lines,
-      .series = {
-          {"stored", {}, {}}, {"checkpointed", {}, {}}, {"checkpointed, reentrant", {}, {}}}};
+  Chart chart = lines("Where it begins to pay: peak of a step over what follows",
+                      "layers between the sequential part and the loss", "peak, KiB",
+                      {"stored", "checkpointed", "checkpointed, reentrant"});
   int first[] = {-1, -1};
   for (int layers = 0; layers <= kMost; ++layers) {
     if (options.stopped()) return;
@@ -262,7 +251,9 @@ void what_to_choose(Report& report) {
       "segment yourself.");
 }
 
-void run_story(const Options& options, Report& report) {
+}  // namespace
+
+void run(const Options& options, Report& report) {
   which_bytes_live(report);
   loss_right_behind(report);
   more_behind(options, report);
@@ -271,21 +262,4 @@ void run_story(const Options& options, Report& report) {
   what_to_choose(report);
 }
 
-}  // namespace
-}  // namespace rematch::scenarios::sequential
-
-REMATCH_STORY(last_segment){
-    "last_segment",
-    "checkpoint_sequential does not checkpoint the last module. Why would this be necessary?",
-    "a thread in PyTorch's forum, \"Torch.utils.checkpoint.checkpoint_sequential does not "
-    "checkpoint the last module\"",
-    "It is not necessary; it is a bet that the loss comes right behind. There the bet is won: the "
-    "peak is the same, and no layer runs twice for nothing. As soon as one more layer stands "
-    "between the segment and the loss it is lost: the segment's activations lie idle under the "
-    "peak of what follows, to the byte.",
-    sequential::run_story,
-    {"`checkpoint_sequential` stores the last segment, in both variants, and has no option for it. "
-     "Where more layers follow, checkpoint every segment yourself: `x = "
-     "checkpoint(nn.Sequential(*layers[a:b]), x, use_reentrant=False)`.",
-     {{"PT6.last_segment", "reentrant_surrounding_packs", "4"},
-      {"PT6.last_segment", "non_reentrant_surrounding_packs", "4"}}}};
+}  // namespace rematch::scenarios::last_segment_story

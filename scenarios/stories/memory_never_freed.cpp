@@ -4,8 +4,6 @@
 #include "scenarios/support/judging.h"
 
 namespace rematch::scenarios::memory_never_freed_story {
-namespace {
-
 using cli::grouped;
 
 void run(const Options& /*options*/, Report& report) {
@@ -19,11 +17,11 @@ void run(const Options& /*options*/, Report& report) {
   c.protocol.input_requires_grad = true;
   // All but the last backward retain the graph, and with it what stands for each saved tensor.
   c.protocol.backwards = 2;
-  EngineSubject engine;
+
   EngineSubject keeps(find_fault("L1")->make);
-  const Record plain = record_of(c, engine, false);
-  const Record right = record_of(c, engine, true);
-  const Record wrong = record_of(c, keeps, true);
+  const Record plain = record_of(c, false);
+  const Record right = record_of(c, true);
+  const Record wrong = record_of(c, keeps);
   report.say(
       "16 layers tanh on float32 [64, 64], four checkpoints of four, and two backward passes over "
       "one graph. In the run in question a checkpoint's list of recomputed tensors keeps its "
@@ -52,20 +50,4 @@ void run(const Options& /*options*/, Report& report) {
   claim_law_finds(c, keeps, "what is left", "bytes-after-backward", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::memory_never_freed_story
-
-REMATCH_STORY(memory_never_freed){
-    "memory_never_freed",
-    "I checkpoint every block without reentrance, and no memory is saved at all. Why?",
-    "https://github.com/pytorch/pytorch/issues/77284",
-    "The checkpoints held on to what they had recomputed, so that by the end of the backward every "
-    "activation was there after all. A recomputed tensor has to be let go as soon as the graph has "
-    "it. No gradient shows the fault; a count of bytes does.",
-    memory_never_freed_story::run,
-    {"Update PyTorch: current releases let go of each recomputed tensor as the backward passes it, "
-     "also where the graph is retained. In a wrapper of your own, give a tensor away when it is "
-     "unpacked, and keep no list of them.",
-     {{"N5.alive", "freed_graph", "[0, 3, 2, 1, 0, 0]"},
-      {"N5.alive", "retained_graph", "[0, 3, 2, 1, 0, 0]"},
-      {"N5.after_backward", "non_reentrant_input_kept", "false"}}}};

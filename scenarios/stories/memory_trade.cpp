@@ -11,7 +11,7 @@
 #include "scenarios/stories/memory_trade/parts.h"
 #include "scenarios/support/step.h"
 
-namespace rematch::scenarios::trade {
+namespace rematch::scenarios::memory_trade_story {
 namespace {
 
 using cli::grouped;
@@ -184,9 +184,9 @@ void the_model(Report& report) {
   for (const Plan& plan : plans()) {
     steps.push_back(train_step(shapes, plan.regions));
     const Step& step = steps.back();
-    table.row({plan.name, grouped(step.after_forward), grouped(step.peak),
-               std::to_string(step.runs), grouped(recomputed_operations(shapes, plan.regions))});
-    same_bits = same_bits && step.values == steps[0].values;
+    table.row({plan.name, grouped(step.after_forward), grouped(step.peak), step.runs,
+               grouped(recomputed_operations(shapes, plan.regions))});
+    same_bits &= step.values == steps[0].values;
     constexpr int kRepeats = 3;
     double best = step.milliseconds;
     for (int i = 1; i < kRepeats; ++i) {
@@ -217,7 +217,7 @@ void the_model(Report& report) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     std::size_t again = 0;
     for (const Region& region : plans()[i].regions) again += region.end - region.begin;
-    exact = exact && steps[i].runs == plain.runs + static_cast<int>(again);
+    exact &= steps[i].runs == plain.runs + static_cast<int>(again);
   }
   report.claim(exact,
                "\"The exact overhead depends on the complexity and the number of the modules\": it "
@@ -229,11 +229,9 @@ void the_model(Report& report) {
 }
 
 void where_it_pays(const Options& options, Report& report) {
-  Chart chart{.title = "Peak of a step over the depth: 128 wide, batch 1024",
-              .x_label = "hidden layers",
-              .y_label = "KiB, parameters and gradients included",
-              .kind = Chart::Kind::lines,
-              .series = {{"plain", {}, {}}, {"in about sqrt(n) blocks", {}, {}}}};
+  Chart chart =
+      lines("Peak of a step over the depth: 128 wide, batch 1024", "hidden layers",
+            "KiB, parameters and gradients included", {"plain", "in about sqrt(n) blocks"});
   report.say(
       "**Where it pays:** in deep models, whose activations outweigh their parameters. The same "
       "model 128 wide, with batch 1024 and more hidden layers, in about as many blocks as a block "
@@ -255,13 +253,12 @@ void where_it_pays(const Options& options, Report& report) {
     const Step checkpointed = train_step(shapes, regions);
     const std::int64_t saved = plain.peak - checkpointed.peak;
     const double share = static_cast<double>(saved) / static_cast<double>(plain.peak);
-    table.row({std::to_string(hidden), std::to_string(blocks), grouped(plain.peak),
-               grouped(checkpointed.peak), grouped(saved), fmt::format("{:.1f}", 100 * share),
-               std::to_string(plain.runs), std::to_string(checkpointed.runs)});
+    table.row({hidden, blocks, grouped(plain.peak), grouped(checkpointed.peak), grouped(saved),
+               fmt::format("{:.1f}", 100 * share), plain.runs, checkpointed.runs});
     for (Series& series : chart.series) series.x.push_back(hidden);
     chart.series[0].y.push_back(in_kib(plain.peak));
     chart.series[1].y.push_back(in_kib(checkpointed.peak));
-    grows = grows && share >= before;
+    grows &= share >= before;
     before = share;
     limit = checkpointed.peak;
   }
@@ -271,12 +268,7 @@ void where_it_pays(const Options& options, Report& report) {
                "percent, for one more run of each hidden layer.",
                100 * before);
   const auto error = [&](const std::vector<Region>& checkpoints, std::int64_t bytes) {
-    try {
-      train_step(shapes, checkpoints, bytes);
-    } catch (const OutOfMemory& e) {
-      return std::string(e.what());
-    }
-    return std::string();
+    return error_of<OutOfMemory>([&] { train_step(shapes, checkpoints, bytes); });
   };
   const std::string plain_error = error({}, limit);
   report.claim(
@@ -287,7 +279,9 @@ void where_it_pays(const Options& options, Report& report) {
       grouped(limit), plain_error);
 }
 
-void run_story(const Options& options, Report& report) {
+}  // namespace
+
+void run(const Options& options, Report& report) {
   the_measurement(report);
   the_model(report);
   where_it_pays(options, report);
@@ -301,22 +295,4 @@ void run_story(const Options& options, Report& report) {
       "its own, [preserve_rng](preserve_rng.md).");
 }
 
-}  // namespace
-}  // namespace rematch::scenarios::trade
-
-REMATCH_STORY(memory_trade){
-    "memory_trade",
-    "Checkpointing trades compute for memory. How much of either, of which layers, and how do I "
-    "measure it?",
-    "a tutorial on activation checkpointing in PyTorch, with a model of three linear layers",
-    "In the tutorial's own model it saves nothing: it checkpoints single Linear layers, which keep "
-    "no more than their checkpoint does, and measures before the backward, where the peak is. What "
-    "pays is blocks with much inside, little at their edges and cheap to run again, in models deep "
-    "enough that activations outweigh parameters.",
-    trade::run_story,
-    {"Checkpoint blocks, not single layers: `x = checkpoint(block, x, use_reentrant=False)` keeps "
-     "the inputs of the block and nothing from inside. Call `torch.cuda.reset_peak_memory_stats()` "
-     "before the forward, and read `torch.cuda.max_memory_allocated()` after the backward.",
-     {{"N1.hidden", "plain_packs", "4"},
-      {"N1.hidden", "checkpointed_packs", "1"},
-      {"N5.after_forward", "non_reentrant", "0"}}}};
+}  // namespace rematch::scenarios::memory_trade_story

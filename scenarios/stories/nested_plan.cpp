@@ -23,13 +23,14 @@ struct Cost {
 };
 
 Cost cost_of(const Case& c, bool checkpointed) {
-  EngineSubject engine;
-  const Record record = record_of(c, engine, checkpointed);
+  const Record record = record_of(c, checkpointed);
   Cost cost;
   for (const LiveReading& r : record.live) cost.peak = std::max(cost.peak, r.peak);
   for (const ExecutionCount& e : record.executions) cost.recomputed += e.count - 1;
   return cost;
 }
+
+}  // namespace
 
 void run(const Options& /*options*/, Report& report) {
   const Cost plain = cost_of(chain(), false);
@@ -37,8 +38,7 @@ void run(const Options& /*options*/, Report& report) {
   Table& table = report.table(
       "16 tanh layers on 6 numbers (24 B), all bytes of a step",
       {"slots", "layers run again", "peak, non-reentrant", "peak, reentrant", "peak, plain"});
-  bool counts_hold = true;
-  bool bytes_hold = true;
+  bool counts_hold = true, bytes_hold = true;
   Cost reentrant_without_slots;
   for (const int slots : {0, 1, 2, 4, 6}) {
     const auto planned = [&](Variant variant) {
@@ -54,11 +54,9 @@ void run(const Options& /*options*/, Report& report) {
     const Cost by_hooks = planned(Variant::non_reentrant);
     const Cost by_function = planned(Variant::reentrant);
     if (slots == 0) reentrant_without_slots = by_function;
-    counts_hold = counts_hold && by_hooks.recomputed == revolve.steps(kLayers, slots);
-    bytes_hold = bytes_hold && by_hooks.peak == 104 + 24 * slots;
-    table.row({std::to_string(slots), std::to_string(by_hooks.recomputed),
-               std::to_string(by_hooks.peak), std::to_string(by_function.peak),
-               std::to_string(plain.peak)});
+    counts_hold &= by_hooks.recomputed == revolve.steps(kLayers, slots);
+    bytes_hold &= by_hooks.peak == 104 + 24 * slots;
+    table.row({slots, by_hooks.recomputed, by_hooks.peak, by_function.peak, plain.peak});
   }
   report.claim(counts_hold,
                "Non-reentrant segments run exactly as many layers again as the recursion says.");
@@ -81,18 +79,4 @@ void run(const Options& /*options*/, Report& report) {
                is_cheaper ? within->promise.recomputations : 0, revolve.steps(kLayers, 6));
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::nested_plan_story
-
-REMATCH_STORY(nested_plan){
-    "nested_plan",
-    "I nest checkpoints by an optimal plan (Revolve), and the peak is far above what the plan "
-    "promises. Is the plan wrong?",
-    "a question of this project's tests; the plans are those of Griewank and Walther (2000)",
-    "For a uniform chain, non-reentrant segments stay within the slots, to the byte. Reentrant "
-    "ones "
-    "keep the inputs of every level of the nesting, which the plan does not count.",
-    nested_plan_story::run,
-    {"Nest with `use_reentrant=False` only. `rematch plan CASE.json` finds the best plan of a "
-     "chain, and promises bytes that the reference engine measures.",
-     {{"N5.alive", "freed_graph", "[0, 3, 2, 1, 0, 0]"}}}};

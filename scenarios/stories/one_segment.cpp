@@ -29,12 +29,13 @@ struct Cost {
 };
 
 Cost cost_of(const Case& c, bool checkpointed) {
-  EngineSubject engine;
-  const Record record = record_of(c, engine, checkpointed);
+  const Record record = record_of(c, checkpointed);
   Cost cost{saved_bytes(record, Moment::after_forward), 0};
   for (const ExecutionCount& e : record.executions) cost.runs += e.count;
   return cost;
 }
+
+}  // namespace
 
 void run(const Options& /*options*/, Report& report) {
   const Cost plain = cost_of(cut(1, true), false);
@@ -45,8 +46,8 @@ void run(const Options& /*options*/, Report& report) {
   Chart chart = bars("Bytes held between forward and backward", "segments", "bytes",
                      {"last segment stored", "last segment checkpointed"});
   const auto row = [&](const std::string& name, const Cost& stored, const Cost& checkpointed) {
-    table.row({name, grouped(stored.saved), std::to_string(stored.runs),
-               grouped(checkpointed.saved), std::to_string(checkpointed.runs)});
+    table.row(
+        {name, grouped(stored.saved), stored.runs, grouped(checkpointed.saved), checkpointed.runs});
     add_bars(chart, name,
              {static_cast<double>(stored.saved), static_cast<double>(checkpointed.saved)});
   };
@@ -67,24 +68,10 @@ void run(const Options& /*options*/, Report& report) {
                "Two segments hold {} bytes; one segment with `LastSegment::checkpointed` holds {}.",
                grouped(stored[2].saved), grouped(checkpointed[1].saved));
   // The forecast knows: one segment, everything stored.
-  EngineSubject eager(find_fault("P3")->make);
   claim_law_finds(
-      cut(1, true), eager,
+      cut(1, true), "P3",
       "an engine that checkpoints the only segment after all (the gradients are the same)",
       "last-segment", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::one_segment_story
-
-REMATCH_STORY(one_segment){
-    "one_segment",
-    "I call checkpoint_sequential with segments=1 and no memory is saved. Why?",
-    "https://github.com/lucidrains/En-transformer/issues/4",
-    "The last segment is stored, and with one segment the last is all there is: nothing is "
-    "checkpointed, silently. Ask for two or more, or say that the last one is to be checkpointed "
-    "as well.",
-    one_segment_story::run,
-    {"`checkpoint_sequential(model, 1, x)` is a plain run, without a warning. Ask for two segments "
-     "or more, or checkpoint everything: `checkpoint(model, x, use_reentrant=False)`.",
-     {{"PT2.one_segment", "runs", R"("111")"}, {"PT2.one_segment", "warnings", "[]"}}}};

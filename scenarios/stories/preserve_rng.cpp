@@ -10,7 +10,7 @@
 #include "scenarios/stories/preserve_rng/replicas.h"
 #include "scenarios/support/step.h"
 
-namespace rematch::scenarios::replicas {
+namespace rematch::scenarios::preserve_rng_story {
 namespace {
 
 constexpr std::int64_t kElements = 16;
@@ -55,13 +55,8 @@ std::string kept_text(const std::vector<double>& values) {
 }
 
 std::string error_of(DeterminismCheck check) {
-  try {
-    const CheckpointOptions options{.preserve_rng = false, .determinism = check};
-    small_step(&options);
-  } catch (const CheckpointError& e) {
-    return e.what();
-  }
-  return "";
+  const CheckpointOptions options{.preserve_rng = false, .determinism = check};
+  return scenarios::error_of<CheckpointError>([&] { small_step(&options); });
 }
 
 void smallest(Report& report) {
@@ -76,13 +71,11 @@ void smallest(Report& report) {
   const std::vector<double> truth = slopes();
   const SmallStep plain = small_step(nullptr);
   bool right = plain.gradient == truth;
-  bool wrong = true;
-  bool drifts = true;
+  bool wrong = true, drifts = true;
   const auto add = [&](const std::string& name, const SmallStep& step) {
     std::int64_t errors = 0;
     for (std::size_t i = 0; i < truth.size(); ++i) errors += step.gradient[i] != truth[i];
-    table.row({name, kept_text(step.output), kept_text(step.gradient), std::to_string(errors),
-               std::to_string(step.offset)});
+    table.row({name, kept_text(step.output), kept_text(step.gradient), errors, step.offset});
     return errors;
   };
   add("plain", plain);
@@ -93,9 +86,9 @@ void smallest(Report& report) {
       const std::int64_t errors = add(
           fmt::format("{}, preserve_rng {}", reentrant ? "reentrant" : "non-reentrant", preserve),
           step);
-      if (preserve) right = right && errors == 0 && step.offset == plain.offset;
-      if (!preserve) wrong = wrong && errors > 0 && step.output == plain.output;
-      if (!preserve) drifts = drifts && step.offset == 2 * plain.offset;
+      if (preserve) right &= errors == 0 && step.offset == plain.offset;
+      if (!preserve) wrong &= errors > 0 && step.output == plain.output;
+      if (!preserve) drifts &= step.offset == 2 * plain.offset;
     }
   }
   report.claim(right,
@@ -133,8 +126,6 @@ bool recomputations_match(const Training& t) {
                      [](const Replica& r) { return r.recomputed_masks == r.masks; });
 }
 
-std::string yes(bool holds) { return holds ? "yes" : "no"; }
-
 void four_replicas(Report& report) {
   constexpr int kReplicas = 4;
   report.say(
@@ -148,10 +139,7 @@ void four_replicas(Report& report) {
       {"seeds", "checkpointed", "masks alike in all replicas", "recomputed masks alike in all",
        "recomputed = drawn before", "weights alike in all", "gradient = plain run's",
        "random state = plain run's"});
-  bool preserved = true;
-  bool lost = true;
-  bool weights = true;
-  bool nothing_gained = true;
+  bool preserved = true, lost = true, weights = true, nothing_gained = true;
   for (const bool own : {true, false}) {
     const auto run = [&](const Mode& mode) {
       return train({.modes = std::vector<Mode>(kReplicas, mode), .own_seeds = own, .steps = 2});
@@ -160,7 +148,7 @@ void four_replicas(Report& report) {
     const char* const seeds = own ? "one each" : "the same";
     table.row({seeds, "no", yes(alike(plain, &Replica::masks)), "-", "-",
                yes(alike(plain, &Replica::weights)), "-", "-"});
-    weights = weights && alike(plain, &Replica::weights);
+    weights &= alike(plain, &Replica::weights);
     bool recomputes_alike[2] = {};
     for (const bool preserve : {true, false}) {
       for (const bool reentrant : {false, true}) {
@@ -169,17 +157,17 @@ void four_replicas(Report& report) {
         const bool gradients = same(t, plain, &Replica::gradients);
         const bool random = same(t, plain, &Replica::random);
         recomputes_alike[preserve] = alike(t, &Replica::recomputed_masks);
-        weights = weights && alike(t, &Replica::weights);
-        if (preserve) preserved = preserved && matched && gradients && random;
-        if (preserve) preserved = preserved && same(t, plain, &Replica::weights);
-        if (!preserve) lost = lost && !matched && !gradients && !random;
+        weights &= alike(t, &Replica::weights);
+        if (preserve) preserved &= matched && gradients && random;
+        if (preserve) preserved &= same(t, plain, &Replica::weights);
+        if (!preserve) lost &= !matched && !gradients && !random;
         if (reentrant) continue;
         table.row({seeds, fmt::format("preserve_rng {}", preserve), yes(alike(t, &Replica::masks)),
                    yes(recomputes_alike[preserve]), yes(matched), yes(alike(t, &Replica::weights)),
                    yes(gradients), yes(random)});
       }
     }
-    nothing_gained = nothing_gained && recomputes_alike[0] == recomputes_alike[1];
+    nothing_gained &= recomputes_alike[0] == recomputes_alike[1];
   }
   report.claim(preserved,
                "With preserve_rng on, and seeds of any kind, every replica recomputes the mask "
@@ -212,10 +200,7 @@ void training(const Options& options, Report& report) {
   report.say(
       "**\"Potentially affecting convergence\"** is too mild. The same four replicas learn a "
       "product of two inputs; the loss is that of all data, with dropout off.");
-  Chart chart{.title = "Loss over 300 steps of four replicas",
-              .x_label = "steps",
-              .y_label = "mean square error",
-              .kind = Chart::Kind::lines};
+  Chart chart = lines("Loss over 300 steps of four replicas", "steps", "mean square error");
   std::vector<std::vector<double>> losses;
   const std::pair<const char*, Mode> kRuns[] = {
       {"plain", {}}, {"preserve_rng on", {true, true}}, {"preserve_rng off", {true, false}}};
@@ -225,10 +210,8 @@ void training(const Options& options, Report& report) {
                               .steps = kSteps,
                               .learning_rate = 0.2,
                               .evaluate = true});
-    Series series{name, {}, t.losses};
-    for (int i = 1; i <= kSteps; ++i) series.x.push_back(i);
     losses.push_back(t.losses);
-    chart.series.push_back(std::move(series));
+    chart.series.push_back(numbered(name, t.losses));
   }
   report.chart(std::move(chart));
   report.claim(
@@ -264,29 +247,13 @@ void when_off(Report& report) {
       "checkpointing and 2.195 without, at step 150.");
 }
 
-void run_story(const Options& options, Report& report) {
+}  // namespace
+
+void run(const Options& options, Report& report) {
   smallest(report);
   four_replicas(report);
   training(options, report);
   when_off(report);
 }
 
-}  // namespace
-}  // namespace rematch::scenarios::replicas
-
-REMATCH_STORY(preserve_rng){
-    "preserve_rng",
-    "With data parallelism and dropout, is preserve_rng_state=False crucial to keep the random "
-    "state consistent across replicas?",
-    "a tutorial on activation checkpointing in PyTorch, which advises it",
-    "No. It makes every replica differentiate another mask than it used, and keeps nothing "
-    "consistent: replicas have equal weights because their gradients are averaged, whatever the "
-    "flag says. With the flag on, as by default, data-parallel training equals the run without "
-    "checkpointing to the bit.",
-    replicas::run_story,
-    {"Leave `preserve_rng_state=True`, the default. It covers PyTorch's default generators. What a "
-     "generator of your own draws, draw before the checkpoint and pass it in.",
-     {{"AM1.dropout", "reentrant_gradient_right", "true"},
-      {"AM1.dropout", "non_reentrant_gradient_right", "true"},
-      {"AM1.not_preserved", "non_reentrant_gradient_right", "false"},
-      {"AM1.own_generator", "non_reentrant_recomputation_begins_at_entry", "false"}}}};
+}  // namespace rematch::scenarios::preserve_rng_story

@@ -31,6 +31,8 @@ double slope(bool checkpointed, const CheckpointOptions& options, bool same) {
   return x.grad().item();
 }
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
   const ByIdentity by_identity;
   const CheckpointOptions right{.reentrant = true};
@@ -41,10 +43,9 @@ void run(const Options& /*options*/, Report& report) {
   for (const bool same : {false, true}) {
     const double values[] = {slope(false, {}, same), slope(true, right, same),
                              slope(true, wrong, same)};
-    table.row({same ? "x and x: the slope of x squared, 6" : "x and y: 3",
-               fmt::format("{}", values[0]), fmt::format("{}", values[1]),
-               fmt::format("{}", values[2])});
-    formula = formula && values[0] == values[1] && values[2] == (same ? 12 : 3);
+    table.row({same ? "x and x: the slope of x squared, 6" : "x and y: 3", values[0], values[1],
+               values[2]});
+    formula &= values[0] == values[1] && values[2] == (same ? 12 : 3);
   }
   report.claim(formula,
                "A table keyed by the tensor has one entry for an input that comes twice: it "
@@ -62,19 +63,4 @@ void run(const Options& /*options*/, Report& report) {
                   "parameter-gradients", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::same_tensor_twice_story
-
-REMATCH_STORY(same_tensor_twice){
-    "same_tensor_twice",
-    "I pass the same tensor twice to a recomputed function, and its gradient is wrong. Why?",
-    "https://github.com/tensorflow/tensorflow/issues/36999",
-    "The wrapper looked gradients up by tensor, not by position: one entry, which held both "
-    "contributions, was read twice. Every position of the argument list needs a stand-in of its "
-    "own.",
-    same_tensor_twice_story::run,
-    {"There is nothing to do: both variants return a gradient for each position. In an "
-     "`autograd.Function` of your own, give every argument a stand-in by `detach()`, also where "
-     "two are the same tensor.",
-     {{"N19.same_tensor_twice", "reentrant", R"("right")"},
-      {"N19.same_tensor_twice", "non_reentrant", R"("right")"}}}};

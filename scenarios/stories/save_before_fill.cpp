@@ -65,13 +65,10 @@ Outcome run_once(const Operation& operation, const CheckpointOptions* options) {
 }
 
 std::string error_of(const Operation& operation, const CheckpointOptions* options) {
-  try {
-    run_once(operation, options);
-  } catch (const std::runtime_error& e) {
-    return e.what();
-  }
-  return "";
+  return scenarios::error_of<std::runtime_error>([&] { run_once(operation, options); });
 }
+
+}  // namespace
 
 void run(const Options& /*options*/, Report& report) {
   report.say(
@@ -81,9 +78,7 @@ void run(const Options& /*options*/, Report& report) {
   Table& table = report.table("First of eight gradients, plain and with a checkpoint around it",
                               {"the operation", "early stop", "plain", "checkpointed", "equal"});
   int wrong = 0;
-  bool outputs_equal = true;
-  bool zeros = false;
-  bool only_there = true;
+  bool outputs_equal = true, zeros = false, only_there = true;
   for (const bool save_first : {true, false}) {
     for (const bool behind : {false, true}) {
       for (const bool early_stop : {true, false}) {
@@ -92,14 +87,14 @@ void run(const Options& /*options*/, Report& report) {
         const Outcome plain = run_once(operation, nullptr);
         const Outcome seen = run_once(operation, &options);
         const bool equal = plain.gradient == seen.gradient;
-        table.row({fmt::format("{}, {}", save_first ? "saves, then fills" : "fills, then saves",
-                               behind ? "tanh behind it" : "last in its region"),
-                   early_stop ? "on" : "off", fmt::format("{:.4f}", plain.gradient[0]),
-                   fmt::format("{:.4f}", seen.gradient[0]), equal ? "yes" : "no"});
-        outputs_equal = outputs_equal && plain.output == seen.output;
+        table.row("{}, {} | {} | {:.4f} | {:.4f} | {}",
+                  save_first ? "saves, then fills" : "fills, then saves",
+                  behind ? "tanh behind it" : "last in its region", early_stop ? "on" : "off",
+                  plain.gradient[0], seen.gradient[0], yes(equal));
+        outputs_equal &= plain.output == seen.output;
         if (equal) continue;
         ++wrong;
-        only_there = only_there && save_first && !behind && early_stop;
+        only_there &= save_first && !behind && early_stop;
         zeros = seen.gradient == std::vector<double>(8, 0.0);
       }
     }
@@ -128,21 +123,4 @@ void run(const Options& /*options*/, Report& report) {
                "its region and with early stop it keeps every law that applies.");
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::save_before_fill_story
-
-REMATCH_STORY(save_before_fill){
-    "save_before_fill",
-    "RReLU under checkpoint: the forward is bit-exact, the gradients are garbage. Why?",
-    "https://github.com/pytorch/pytorch/issues/193671",
-    "The operation gave its noise to the graph before its kernel had filled it. A recomputation "
-    "that stops as soon as the last tensor is saved stops right there, with an empty buffer. An "
-    "operation must save what is finished; switching early stop off hides the fault.",
-    save_before_fill_story::run,
-    {"`checkpoint(function, x, use_reentrant=False, early_stop=False)` where such an operation "
-     "comes last, or `use_reentrant=True`. If an operation follows that saves a tensor, nothing "
-     "goes wrong.",
-     {{"N4.save_then_fill", "with_early_stop", R"("silently wrong")"},
-      {"N4.save_then_fill", "without", R"("right")"},
-      {"N4.save_then_fill", "reentrant", R"("right")"},
-      {"N4.followed", "with_early_stop", R"("right")"}}}};

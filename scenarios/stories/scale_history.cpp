@@ -45,8 +45,9 @@ std::vector<double> factors(const Record& plain, const Record& other) {
   return found;
 }
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
-  EngineSubject right;
   EngineSubject one_slot(find_fault("S9")->make());
   EngineSubject as_it_is_now(find_fault("S3")->make());
   const Case c = pipeline(true);
@@ -55,53 +56,31 @@ void run(const Options& /*options*/, Report& report) {
       "The first layer divides by a scale that the forwards before it left, as FP8 recipes with "
       "delayed scaling do, and moves the scale on. So each microbatch has another scale, and its "
       "recomputation needs that one again.");
-  const Record plain = record_of(c, right, false);
-  const Record kept = record_of(c, one_slot, true);
-  const auto with_engine = factors(plain, record_of(c, right, true));
+  const Record plain = record_of(c, false);
+  const Record kept = record_of(c, one_slot);
+  const auto with_engine = factors(plain, record_of(c, true));
   const auto with_slot = factors(plain, kept);
-  const auto with_now = factors(plain, record_of(c, as_it_is_now, true));
+  const auto with_now = factors(plain, record_of(c, as_it_is_now));
   const auto alternating =
-      factors(record_of(pipeline(false), right, false), record_of(pipeline(false), one_slot, true));
+      factors(record_of(pipeline(false), false), record_of(pipeline(false), one_slot));
   Table& table = report.table("Gradient of each microbatch's input, relative to the plain run's",
                               {"microbatch", "engine", "one slot a layer",
                                "one slot, backward after each forward", "the scale as it is now"});
-  bool last_alone = true;
-  bool engine_right = true;
-  bool alternating_right = true;
+  bool last_alone = true, engine_right = true, alternating_right = true;
   for (std::size_t m = 0; m < with_engine.size(); ++m) {
-    table.row({std::to_string(m), fmt::format("{:.6f}", with_engine[m]),
-               fmt::format("{:.6f}", with_slot[m]), fmt::format("{:.6f}", alternating[m]),
-               fmt::format("{:.6f}", with_now[m])});
-    engine_right = engine_right && with_engine[m] == 1;
-    alternating_right = alternating_right && alternating[m] == 1;
-    last_alone = last_alone && (with_slot[m] == 1) == (m + 1 == with_slot.size());
+    table.row("{} | {:.6f} | {:.6f} | {:.6f} | {:.6f}", m, with_engine[m], with_slot[m],
+              alternating[m], with_now[m]);
+    engine_right &= with_engine[m] == 1;
+    alternating_right &= alternating[m] == 1;
+    last_alone &= (with_slot[m] == 1) == (m + 1 == with_slot.size());
   }
   report.claim(engine_right && last_alone && alternating_right,
                "With one slot a layer, the last microbatch alone has the right gradients. Where a "
                "backward follows each forward, all have: the fault shows where another forward "
                "comes between, as in a pipeline.");
-  report.claim(values_of(plain, Quantity::output) == values_of(kept, Quantity::output) &&
-                   values_of(plain, Quantity::loss) == values_of(kept, Quantity::loss) &&
-                   values_of(plain, Quantity::buffer) == values_of(kept, Quantity::buffer),
+  report.claim(are_same(plain, kept, {Quantity::output, Quantity::loss, Quantity::buffer}),
                "Outputs, losses and the scale after the step are the plain run's.");
   claim_law_finds(c, one_slot, "the one slot", "input-gradients", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::scale_history_story
-
-REMATCH_STORY(scale_history){
-    "scale_history",
-    "A layer with delayed scaling has to be recomputed with the scale that its forward read. Why "
-    "is it not enough to keep that scale in the layer?",
-    "https://github.com/NVIDIA/TransformerEngine/pull/1723",
-    "The scale of a layer moves on with every forward, and the recomputation of an early "
-    "microbatch finds what a later one left. What a forward read has to be kept for each forward "
-    "until its backward; a slot for each layer holds the last one's.",
-    scale_history_story::run,
-    {"A recomputation reads buffers as the backward finds them, and no variant notices a change. "
-     "Pass the scale as an argument by position, as a copy: `checkpoint(layer, x, scale.clone(), "
-     "use_reentrant=False)`. The copy is kept until the backward, and changing it is an error.",
-     {{"N10.buffer_changed", "reentrant", R"("silently wrong")"},
-      {"N10.buffer_changed", "non_reentrant", R"("silently wrong")"},
-      {"N9.positional_changed", "non_reentrant", R"("error: changed in place")"}}}};

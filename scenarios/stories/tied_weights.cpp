@@ -54,9 +54,8 @@ void counted_twice(Report& report) {
     constexpr double kGradient = 2;
     const double right = head_gradient(false, prior);
     const double wrong = head_gradient(true, prior);
-    table.row({fmt::format("{}", prior), fmt::format("{}", prior + kGradient),
-               fmt::format("{}", right), fmt::format("{}", wrong)});
-    formula = formula && right == prior + kGradient && wrong == 2 * prior + 2 * kGradient;
+    table.row({prior, prior + kGradient, right, wrong});
+    formula &= right == prior + kGradient && wrong == 2 * prior + 2 * kGradient;
   }
   report.claim(
       formula,
@@ -124,12 +123,13 @@ void summed_otherwise(Report& report) {
   for (const Variant variant : {Variant::non_reentrant, Variant::reentrant}) {
     for (const bool prior : {false, true}) {
       const Order order = compare(variant, prior, kSeeds);
-      table.row({variant == Variant::reentrant ? "reentrant" : "non-reentrant",
-                 prior ? "ones" : "none", fmt::format("{} of {}", order.different_runs, kSeeds),
-                 order.largest == 0 ? "0" : fmt::format("{:.1e}", order.largest)});
+      table.row("{} | {} | {} of {} | {}",
+                variant == Variant::reentrant ? "reentrant" : "non-reentrant",
+                prior ? "ones" : "none", order.different_runs, kSeeds,
+                order.largest == 0 ? "0" : fmt::format("{:.1e}", order.largest));
       differ[variant == Variant::reentrant][prior] = order.different_runs;
       largest = std::max(largest, order.largest);
-      kept = kept && order.kept;
+      kept &= order.kept;
     }
   }
   report.claim(differ[0][0] == 0 && differ[0][1] == 0 && differ[1][0] == 0,
@@ -143,27 +143,11 @@ void summed_otherwise(Report& report) {
       differ[1][1], kSeeds, largest, 4 * kSeeds);
 }
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
   counted_twice(report);
   summed_otherwise(report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::tied_weights_story
-
-REMATCH_STORY(tied_weights){
-    "tied_weights",
-    "With checkpointing the gradient of my shared lm_head is twice what it should be, and worse "
-    "when I accumulate. How much may a shared weight's gradient differ at all?",
-    "https://github.com/unslothai/unsloth-zoo/pull/892",
-    "Twice is a fault: the recomputation's backward wrote into the weight's own gradient, and it "
-    "was returned as well. A correct reentrant checkpoint may differ in the last bits, and only "
-    "when the gradient was not empty before, because it adds the same terms in another order; the "
-    "non-reentrant variant never differs.",
-    tied_weights_story::run,
-    {"With `use_reentrant=False` the gradient has the bits of the plain run. With "
-     "`use_reentrant=True` it has them only where `.grad` was empty: after "
-     "`optimizer.zero_grad(set_to_none=True)`, and without accumulation.",
-     {{"B2.tied_3", "reentrant_weight_same_with_empty_grad", "true"},
-      {"B2.tied_3", "reentrant_weight_same_with_filled_grad", "false"},
-      {"B2.tied_3", "non_reentrant_weight_same_with_filled_grad", "true"}}}};

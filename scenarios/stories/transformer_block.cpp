@@ -114,6 +114,8 @@ std::vector<Choice> choices() {
           {"every block, but products and attention", true, every, products}};
 }
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
   report.say(
       "{} blocks of width {}: a norm, queries, keys and values from one product, causal attention "
@@ -131,7 +133,7 @@ void run(const Options& /*options*/, Report& report) {
     steps.push_back(train_step(choice));
     const Step& s = steps.back();
     table.row({choice.name, choice.fused ? "fused" : "not fused", grouped(s.kept), grouped(s.peak),
-               std::to_string(s.again)});
+               s.again});
     add_bars(chart, choice.name, {in_kib(s.kept), in_kib(s.peak)});
   }
   report.chart(std::move(chart));
@@ -167,20 +169,4 @@ void run(const Options& /*options*/, Report& report) {
                "Loss and gradients are the same to the bit in every row of one attention.");
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::transformer_block_story
-
-REMATCH_STORY(transformer_block){
-    "transformer_block",
-    "I train a transformer. Where do a block's bytes go, and what does it save to checkpoint every "
-    "block, every other one, attention alone, or all but the products?",
-    "a question that everyone has who trains one",
-    "Fuse attention first: it runs no part again and takes away what grows with the square of the "
-    "tokens. Then the MLP is most of what is kept. Every block leaves one value a block, every "
-    "other block half of the saving for half of the work; keeping all products keeps most bytes.",
-    transformer_block_story::run,
-    {"Use `scaled_dot_product_attention`, then `checkpoint(block, x, use_reentrant=False)`. To "
-     "keep the products, add `context_fn=partial(create_selective_checkpoint_contexts, "
-     "[torch.ops.aten.mm.default, torch.ops.aten.addmm.default])`: they are not multiplied again.",
-     {{"SE7.products", "checkpoint_recomputation", "2"},
-      {"SE7.products", "save_products_recomputation", "0"}}}};

@@ -64,6 +64,8 @@ class RemainderDropped final : public Mechanics {
   }
 };
 
+}  // namespace
+
 void run(const Options& /*options*/, Report& report) {
   const std::optional<double> plain = result(nullptr);
   report.say(
@@ -75,18 +77,16 @@ void run(const Options& /*options*/, Report& report) {
   const auto text = [](std::optional<double> value) {
     return value ? fmt::format("{:.6f}", *value) : std::string("no such layer");
   };
-  bool unclamped_fails = true;
-  bool clamped_right = true;
-  bool unchained_wrong = true;
+  bool unclamped_fails = true, clamped_right = true, unchained_wrong = true;
   for (const int k : {1, 2, 6, 7, 10}) {
     const Chunks unclamped{k, false, true};
     const Chunks clamped{k, true, true};
     const Chunks unchained{k, true, false};
     const std::optional<double> seen[] = {result(&unclamped), result(&clamped), result(&unchained)};
-    table.row({std::to_string(k), text(seen[0]), text(seen[1]), text(seen[2]), text(plain)});
-    unclamped_fails = unclamped_fails && seen[0].has_value() == (24 % k == 0);
-    clamped_right = clamped_right && seen[1] == plain;
-    unchained_wrong = unchained_wrong && (seen[2] == plain) == (k == 1);
+    table.row({k, text(seen[0]), text(seen[1]), text(seen[2]), text(plain)});
+    unclamped_fails &= seen[0].has_value() == (24 % k == 0);
+    clamped_right &= seen[1] == plain;
+    unchained_wrong &= (seen[2] == plain) == (k == 1);
   }
   report.claim(unclamped_fails,
                "Where k does not divide 24 the last chunk asks for layers that are not there: with "
@@ -108,26 +108,9 @@ void run(const Options& /*options*/, Report& report) {
   tell_case(c, report);
   EngineSubject short_of_layers({std::make_shared<RemainderDropped>(), nullptr});
   claim_law_finds(c, short_of_layers, "a partition that drops the remainder", "outputs", report);
-  EngineSubject remainder_first(find_fault("P9")->make);
-  claim_law_finds(c, remainder_first,
+  claim_law_finds(c, "P9",
                   "one that puts it into the first segment (no value differs, only the work)",
                   "executions", report);
 }
 
-}  // namespace
 }  // namespace rematch::scenarios::uniform_chunks_story
-
-REMATCH_STORY(uniform_chunks){
-    "uniform_chunks",
-    "My model has 24 layers, I ask for uniform recomputation in chunks of 7, and get an "
-    "IndexError. Must the chunk divide the depth?",
-    "https://github.com/NVIDIA/Megatron-LM/issues/2294",
-    "It need not: the last chunk's end was not clamped to the number of layers. A partition must "
-    "cover every layer once, whatever the remainder; laws about outputs and about how often each "
-    "layer runs see when it does not.",
-    uniform_chunks_story::run,
-    {"`checkpoint_sequential(layers, k, x, use_reentrant=False)` takes any number of segments up "
-     "to that of the layers: the last one has the remainder. In a loop of your own, `layers[i : i "
-     "+ size]` ends with the layers.",
-     {{"PT1.non_reentrant", "layers_5", R"(["11111", "22111", "22111", "22211", "22221"])"},
-      {"PT3.degenerate", "more_segments_than_layers_error", R"("no step")"}}}};

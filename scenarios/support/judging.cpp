@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "properties/case/describe.h"
 #include "properties/hunt/gather.h"
 
@@ -13,6 +15,11 @@ Record record_of(const Case& c, Subject& subject, bool checkpointed) {
   Record record;
   subject.run(c, validate(c), request, record);
   return record;
+}
+
+Record record_of(const Case& c, bool checkpointed) {
+  EngineSubject engine;
+  return record_of(c, engine, checkpointed);
 }
 
 std::vector<double> values_of(const Record& record, const Observation& o) {
@@ -32,6 +39,12 @@ std::vector<double> values_of(const Record& record, Quantity quantity) {
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;
+}
+
+bool are_same(const Record& one, const Record& other, std::initializer_list<Quantity> quantities) {
+  return std::all_of(quantities.begin(), quantities.end(), [&](Quantity quantity) {
+    return values_of(one, quantity) == values_of(other, quantity);
+  });
 }
 
 std::int64_t saved_bytes(const Record& record, Moment moment) {
@@ -72,6 +85,12 @@ void claim_law_finds(const Case& c, Subject& wrong, std::string_view who, std::s
                found ? fmt::format("{}, expected {}, got {}", violation->place, violation->expected,
                                    violation->got)
                      : "it does not");
+}
+
+void claim_law_finds(const Case& c, std::string_view fault, std::string_view who,
+                     std::string_view law, Report& report) {
+  EngineSubject wrong(find_fault(fault)->make);
+  claim_law_finds(c, wrong, who, law, report);
 }
 
 }  // namespace rematch::scenarios

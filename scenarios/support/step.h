@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
+
 #include <vector>
 
 #include "engine/ambient/ambient_scope.h"
@@ -44,6 +46,17 @@ Tensor run_regions(std::span<const Function> functions, std::span<const Region> 
 std::vector<std::byte> bits_of(std::span<const Tensor> tensors);
 /// Their gradients.
 Tensors gradients_of(std::span<const Tensor> leaves);
+
+/// What an error of this kind says that ends `work`; "" where none does.
+template <class Error, class Work>
+std::string error_of(Work work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
 
 /// Results of a step, to be compared to the bit.
 struct Values {

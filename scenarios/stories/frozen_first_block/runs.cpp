@@ -148,24 +148,17 @@ void tell_table(const Lanes& lanes, Report& report) {
     const bool compared = &reference != &lane;
     table.row({lane.training.wiring().name,
                fmt::format("{} of 4, {} of 4", s.gradients[0], s.gradients[1]),
-               fmt::format("{}, {}", s.executions[0], s.executions[1]), fmt::to_string(s.warnings),
+               fmt::format("{}, {}", s.executions[0], s.executions[1]), s.warnings,
                cli::grouped(s.saved_bytes), fmt::format("{:.4f}", late_loss(lane)),
                compared ? reference.training.wiring().name : "-",
                compared ? fmt::format("{} of {}", lane.equal_steps, kSteps) : "-"});
   }
 }
 
-/// A line through these values, from 1 on.
-Series line(std::string name, std::vector<double> values) {
-  Series series{std::move(name), std::vector<double>(values.size()), std::move(values)};
-  std::iota(series.x.begin(), series.x.end(), 1.0);
-  return series;
-}
-
 Series losses(const Lane& lane, std::string name) {
   std::vector<double> values;
   for (const Step& s : lane.steps) values.push_back(s.loss);
-  return line(std::move(name), std::move(values));
+  return numbered(std::move(name), std::move(values));
 }
 
 void tell_what_froze(const Lanes& lanes, Report& report) {
@@ -179,38 +172,32 @@ void tell_what_froze(const Lanes& lanes, Report& report) {
   }
   const std::int64_t moved =
       different_elements(thread.training.block_parameters(), thread.first_weights);
-  report.claim(
-      gradients == 0 && moved == 0,
-      fmt::format("In the thread's version both blocks are frozen, not the first alone, as the "
-                  "thread concludes: in "
-                  "{} steps their 8 parameters received {} gradients (absent, not zero), "
-                  "and {} of their {} weights changed a bit. The second block's input is "
-                  "the first one's output, which does not require grad.",
-                  kSteps, gradients, moved, elements(thread.training.block_parameters())));
-  report.claim(
-      thread.equal_steps == kSteps,
-      fmt::format("It trains the head alone: losses and all {} weights have, after each of "
-                  "{} steps, the bits of a plain network whose two blocks were frozen by "
-                  "hand.",
-                  elements(thread.training.parameters()), thread.equal_steps));
+  report.claim(gradients == 0 && moved == 0,
+               "In the thread's version both blocks are frozen, not the first alone, as the thread "
+               "concludes: in {} steps their 8 parameters received {} gradients (absent, not "
+               "zero), and {} of their {} weights changed a bit. The second block's input is the "
+               "first one's output, which does not require grad.",
+               kSteps, gradients, moved, elements(thread.training.block_parameters()));
+  report.claim(thread.equal_steps == kSteps,
+               "It trains the head alone: losses and all {} weights have, after each of {} steps, "
+               "the bits of a plain network whose two blocks were frozen by hand.",
+               elements(thread.training.parameters()), thread.equal_steps);
   const double cost_of_one = late_loss(only) - late_loss(lanes[plain]);
   const double cost_of_both = late_loss(thread) - late_loss(lanes[plain]);
   report.claim(only.steps.back().gradients[0] == 0 && only.steps.back().gradients[1] == 4 &&
                    cost_of_one < cost_of_both,
-               fmt::format("With block 1 alone checkpointed, block 1 alone is frozen, and costs "
-                           "{:.4f} of loss in these steps; freezing both costs {:.4f}.",
-                           cost_of_one, cost_of_both));
+               "With block 1 alone checkpointed, block 1 alone is frozen, and costs "
+               "{:.4f} of loss in these steps; freezing both costs {:.4f}.",
+               cost_of_one, cost_of_both);
   report.claim(warnings == 2 * kSteps,
-               fmt::format("It was not silent: `frozen_checkpoint_warnings()` counts {}, two a "
-                           "step, and the text for each is: *{}*.",
-                           warnings, kFrozenCheckpointWarning));
-  report.claim(
-      late_loss(thread) > late_loss(lanes[plain]),
-      fmt::format(
-          "It does not diverge, it hardly learns: its loss goes from {:.4f} to {:.4f}, while "
-          "the plain run's falls from {:.4f} to {:.4f} (mean of the last 6 steps).",
-          thread.steps[0].loss, late_loss(thread), lanes[plain].steps[0].loss,
-          late_loss(lanes[plain])));
+               "It was not silent: `frozen_checkpoint_warnings()` counts {}, two a "
+               "step, and the text for each is: *{}*.",
+               warnings, kFrozenCheckpointWarning);
+  report.claim(late_loss(thread) > late_loss(lanes[plain]),
+               "It does not diverge, it hardly learns: its loss goes from {:.4f} to {:.4f}, while "
+               "the plain run's falls from {:.4f} to {:.4f} (mean of the last 6 steps).",
+               thread.steps[0].loss, late_loss(thread), lanes[plain].steps[0].loss,
+               late_loss(lanes[plain]));
 }
 
 void tell_fixes(const Lanes& lanes, Report& report) {
@@ -218,9 +205,8 @@ void tell_fixes(const Lanes& lanes, Report& report) {
   const std::string all = elements(reference.training.parameters());
   const auto fixed = [&](Which which, const char* sentence) {
     report.claim(lanes[which].equal_steps == kSteps,
-                 fmt::format("{} {} of {} steps end with the plain run's loss and all {} weights, "
-                             "bit for bit.",
-                             sentence, lanes[which].equal_steps, kSteps, all));
+                 "{} {} of {} steps end with the plain run's loss and all {} weights, bit for bit.",
+                 sentence, lanes[which].equal_steps, kSteps, all);
   };
   fixed(first_block_plain,
         "Fix 1, the thread's own: block 1 runs plain. Block 2, checkpointed still, trains again:");
@@ -231,21 +217,20 @@ void tell_fixes(const Lanes& lanes, Report& report) {
   const Lane& drawn_anew = lanes[without_rng];
   report.claim(
       drawn_anew.equal_steps == 0 && drawn_anew.steps[0].loss == reference.steps[0].loss,
-      fmt::format(
-          "\"Dropout is incompatible with checkpointing\" holds only without "
-          "`preserve_rng`: the recomputation then draws other masks than the forward, no step ends "
-          "with the plain run's bits, and after {} steps {} of {} weights differ. The loss "
-          "falls all the same, to {:.4f}. (PyTorch once recomputed that way: "
-          "[pull request 14253](https://github.com/pytorch/pytorch/pull/14253).)",
-          kSteps, cli::grouped(drawn_anew.different), all, late_loss(drawn_anew)));
+
+      "\"Dropout is incompatible with checkpointing\" holds only without "
+      "`preserve_rng`: the recomputation then draws other masks than the forward, no step ends "
+      "with the plain run's bits, and after {} steps {} of {} weights differ. The loss "
+      "falls all the same, to {:.4f}. (PyTorch once recomputed that way: "
+      "[pull request 14253](https://github.com/pytorch/pytorch/pull/14253).)",
+      kSteps, cli::grouped(drawn_anew.different), all, late_loss(drawn_anew));
   const std::int64_t saved = reference.steps[0].saved_bytes;
   const std::int64_t kept = lanes[non_reentrant].steps[0].saved_bytes;
   report.claim(kept < saved,
-               fmt::format("What it was all for: between forward and backward the "
-                           "plain graph holds {} bytes, with fix 3 it holds {} "
-                           "({:.1f} %).",
-                           cli::grouped(saved), cli::grouped(kept),
-                           100.0 * static_cast<double>(kept) / static_cast<double>(saved)));
+               "What it was all for: between forward and backward the plain graph holds {} bytes, "
+               "with fix 3 it holds {} ({:.1f} %).",
+               cli::grouped(saved), cli::grouped(kept),
+               100.0 * static_cast<double>(kept) / static_cast<double>(saved));
 }
 
 }  // namespace
@@ -254,14 +239,11 @@ void tell_runs(const Options& options, Report& report) {
   Lanes lanes = all_lanes();
   if (!train(lanes, options)) return;
   tell_table(lanes, report);
-  report.chart({"Loss of each batch",
-                "step",
-                "cross-entropy",
-                Chart::Kind::lines,
-                {losses(lanes[plain], "plain, and fixes 1, 2 and 3"),
-                 losses(lanes[first_only], "only block 1 checkpointed"),
-                 losses(lanes[thread_version], "the thread's version: both blocks")},
-                {}});
+  Chart chart = lines("Loss of each batch", "step", "cross-entropy");
+  chart.series = {losses(lanes[plain], "plain, and fixes 1, 2 and 3"),
+                  losses(lanes[first_only], "only block 1 checkpointed"),
+                  losses(lanes[thread_version], "the thread's version: both blocks")};
+  report.chart(std::move(chart));
   tell_what_froze(lanes, report);
   tell_fixes(lanes, report);
 }

@@ -3,7 +3,7 @@
 #include "scenarios/report/scenario.h"
 #include "scenarios/support/step.h"
 
-namespace rematch::scenarios::sequential {
+namespace rematch::scenarios::last_segment_story {
 
 /// Layers tanh(W x + b) of one width, so that each leaves one activation of rows * width floats.
 struct Net {
@@ -55,4 +55,4 @@ struct Step {
 /// Throws what the engine throws.
 Step run(const Net& net, const Head& head, const How& how);
 
-}  // namespace rematch::scenarios::sequential
+}  // namespace rematch::scenarios::last_segment_story

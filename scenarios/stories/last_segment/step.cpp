@@ -6,7 +6,7 @@
 #include "engine/ops/activation.h"
 #include "engine/ops/loss.h"
 
-namespace rematch::scenarios::sequential {
+namespace rematch::scenarios::last_segment_story {
 namespace {
 
 Tensor made_input(const Net& net, Generator& generator) {
@@ -98,4 +98,4 @@ Step run(const Net& net, const Head& head, const How& how) {
   return step;
 }
 
-}  // namespace rematch::scenarios::sequential
+}  // namespace rematch::scenarios::last_segment_story

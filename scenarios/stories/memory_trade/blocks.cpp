@@ -8,7 +8,7 @@
 #include "scenarios/stories/memory_trade/parts.h"
 #include "scenarios/support/step.h"
 
-namespace rematch::scenarios::trade {
+namespace rematch::scenarios::memory_trade_story {
 namespace {
 
 using cli::grouped;
@@ -115,8 +115,7 @@ void worth_checkpointing(Report& report) {
                                "bytes saved per 1000 operations"});
   Chart chart =
       bars("Bytes kept after the forward, by block", "block", "KiB", {"plain", "checkpointed"});
-  bool single_gains_nothing = true;
-  bool some_lose = false;
+  bool single_gains_nothing = true, some_lose = false;
   double cheap = 0;
   double wide = 0;
   std::int64_t cheap_saves = 0;
@@ -130,7 +129,7 @@ void worth_checkpointing(Report& report) {
     add_bars(chart, block.name, {in_kib(plain), in_kib(checkpointed)});
     const bool single = block.name.find(',') == std::string::npos;
     // A hundredth of what it keeps is next to nothing.
-    if (single) single_gains_nothing = single_gains_nothing && 100 * saved < plain;
+    if (single) single_gains_nothing &= 100 * saved < plain;
     if (single) some_lose = some_lose || saved < 0;
     const double rate = static_cast<double>(saved) / static_cast<double>(block.operations);
     if (block.name.starts_with("layer norm")) cheap = rate, cheap_saves = saved;
@@ -155,4 +154,4 @@ void worth_checkpointing(Report& report) {
       cheap / wide);
 }
 
-}  // namespace rematch::scenarios::trade
+}  // namespace rematch::scenarios::memory_trade_story

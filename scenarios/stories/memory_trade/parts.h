@@ -2,9 +2,9 @@
 
 #include "scenarios/report/report.h"
 
-namespace rematch::scenarios::trade {
+namespace rematch::scenarios::memory_trade_story {
 
 /// Savings and costs of a checkpoint, block by block.
 void worth_checkpointing(Report& report);
 
-}  // namespace rematch::scenarios::trade
+}  // namespace rematch::scenarios::memory_trade_story

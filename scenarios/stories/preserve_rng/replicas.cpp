@@ -6,7 +6,7 @@
 #include "engine/ops/loss.h"
 #include "scenarios/support/step.h"
 
-namespace rematch::scenarios::replicas {
+namespace rematch::scenarios::preserve_rng_story {
 namespace {
 
 constexpr std::int64_t kRows = 32;
@@ -154,4 +154,4 @@ Training train(const Setup& setup) {
   return training;
 }
 
-}  // namespace rematch::scenarios::replicas
+}  // namespace rematch::scenarios::preserve_rng_story

@@ -6,7 +6,7 @@
 
 #include "engine/random/generator.h"
 
-namespace rematch::scenarios::replicas {
+namespace rematch::scenarios::preserve_rng_story {
 
 /// Whether a replica checkpoints the part with dropout, and how.
 struct Mode {
@@ -49,4 +49,4 @@ struct Training {
 /// Throws what the engine throws, in whichever replica.
 Training train(const Setup& setup);
 
-}  // namespace rematch::scenarios::replicas
+}  // namespace rematch::scenarios::preserve_rng_story
