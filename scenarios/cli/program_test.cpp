@@ -4,12 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 #include "scenarios/report/scenario.h"
 
 namespace rematch::scenarios {
 namespace {
 
+using testing::check;
 using testing::contains;
 using testing::Outcome;
 using testing::run_interrupted;
@@ -25,7 +26,7 @@ Outcome run(const std::string& arguments) {
 
 TEST_CASE("without a name the program lists every story with its question") {
   const Outcome o = run("");
-  CHECK(o.status == 0);
+  check(o, 0);
   for (const Scenario& scenario : scenarios()) {
     CHECK(contains(o.out, scenario.name));
     CHECK(contains(o.out, scenario.question));
@@ -43,9 +44,7 @@ TEST_CASE("the questions, and the claims of a story, are there as JSON") {
 TEST_CASE("a story is told as text, and with its pictures") {
   const ScratchFolder folder;
   const Outcome text = run("preserve_rng --svg '" + folder.path().string() + "'");
-  INFO(text.out);
-  CHECK(text.status == 0);
-  CHECK(contains(text.out, "claims hold"));
+  check(text, 0, {"claims hold"});
   CHECK_FALSE(contains(text.out, "\033"));
   CHECK(text_of(folder.path() / "preserve_rng-1.svg").starts_with("<svg "));
   CHECK(contains(text_of(folder.path() / "preserve_rng.md"), "](preserve_rng-1.svg)"));
@@ -53,9 +52,7 @@ TEST_CASE("a story is told as text, and with its pictures") {
 
 TEST_CASE("an interrupted story keeps what it found and exits with 130") {
   const Outcome o = run_interrupted({REMATCH_PROGRAM, "scenario", "--all"});
-  INFO(o.out);
-  CHECK(o.status == 130);
-  CHECK(contains(o.out, "interrupted"));
+  check(o, 130, {"interrupted"});
   // The story that was under way is told as far as it came.
   CHECK(contains(o.out, "last_segment"));
 }
@@ -74,9 +71,7 @@ TEST_CASE("a usage error of the scenarios exits with 2 and names what was expect
   for (const auto& [arguments, expected] : kErrors) {
     INFO("rematch scenario " << arguments);
     const Outcome o = run(arguments);
-    INFO(o.out);
-    CHECK(o.status == 2);
-    CHECK(contains(o.out, expected));
+    check(o, 2, {expected});
     CHECK(o.out.starts_with("rematch scenario: "));
     CHECK(std::count(o.out.begin(), o.out.end(), '\n') == 1);
   }

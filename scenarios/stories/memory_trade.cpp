@@ -8,10 +8,13 @@
 #include "engine/ops/loss.h"
 #include "properties/output/terminal.h"
 #include "scenarios/report/scenario.h"
-#include "scenarios/stories/memory_trade/parts.h"
 #include "scenarios/support/step.h"
 
 namespace rematch::scenarios::memory_trade_story {
+
+/// Savings and costs of a checkpoint, block by block.
+void worth_checkpointing(Report& report);
+
 namespace {
 
 using cli::grouped;

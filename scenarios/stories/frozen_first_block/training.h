@@ -10,19 +10,9 @@
 #include "engine/nn/optimizer.h"
 #include "engine/random/generator.h"
 
-namespace rematch::scenarios::frozen {
+namespace rematch::scenarios::frozen_first_block_story {
 
 inline constexpr std::uint64_t kSeed = 1;
-
-struct Batch {
-  Tensor pictures;  ///< float32 [n, 3, 32, 32]
-  Tensor labels;    ///< int32 [n], 0 to 9
-};
-
-/// The pictures with these numbers, each drawn from its number alone, so that there is nothing to
-/// download: stripes whose direction and width are the class, with weaker ones of a class drawn at
-/// random and noise over them. The same bits on every machine.
-Batch make_batch(std::span<const std::int64_t> numbers);
 
 /// How the two convolutional blocks of the network are run. The layers, their order and their first
 /// weights are the same for every wiring.
@@ -82,4 +72,4 @@ class Training {
   int executions_[2] = {};
 };
 
-}  // namespace rematch::scenarios::frozen
+}  // namespace rematch::scenarios::frozen_first_block_story

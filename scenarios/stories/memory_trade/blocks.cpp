@@ -5,7 +5,7 @@
 
 #include "engine/ops/arithmetic.h"
 #include "properties/output/terminal.h"
-#include "scenarios/stories/memory_trade/parts.h"
+#include "scenarios/report/report.h"
 #include "scenarios/support/step.h"
 
 namespace rematch::scenarios::memory_trade_story {
