@@ -12,7 +12,8 @@ namespace {
 
 using namespace testing;
 
-/// One smallest deviation of a record, and the law that must not let it pass.
+/// One smallest deviation of a record, and the law that must not let it pass. A single wrong entry
+/// is the matter of hunt/changed_records_test.cpp, for the laws that read entry by entry.
 struct Deviation {
   std::string_view law;
   std::string_view what;
@@ -37,11 +38,6 @@ StreamReading& stream(Record& r, Moment moment, int number) {
   return *std::find_if(r.streams.begin(), r.streams.end(), [&](const StreamReading& s) {
     return s.moment == moment && s.stream == number;
   });
-}
-
-ByteReading& reading(Record& r, Moment moment) {
-  return *std::find_if(r.bytes.begin(), r.bytes.end(),
-                       [&](const ByteReading& b) { return b.moment == moment; });
 }
 
 Draw& recomputed_draw(Record& r) {
@@ -82,17 +78,9 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) {
        c.promises = {{"early_stop", ""}, {"nested", "Not so."}};
      }},
-    {"requires-grad-map", "a layer's flag is wrong",
-     [](Record&, Record& c) { c.grad_flags[3].requires_grad ^= true; }},
-    {"requires-grad-map", "a layer's flag is missing",
-     [](Record&, Record& c) { c.grad_flags.pop_back(); }},
-    {"requires-grad-map", "the flag of a model output is wrong",
-     [](Record&, Record& c) { observation(c, Quantity::output).requires_grad ^= true; }},
     {"collectives", "nothing says what units there are",
      [](Record&, Record& c) { c.units.clear(); }},
     {"collectives", "one is missing", [](Record&, Record& c) { c.collectives.pop_back(); }},
-    {"outputs", "a bit differs", [](Record&, Record& c) { flip_bit(c, Quantity::output); }},
-    {"outputs", "one is missing", [](Record&, Record& c) { forget(c, Quantity::output); }},
     {"outputs", "one is missing in both",
      [](Record& p, Record& c) {
        forget(p, Quantity::output);
@@ -102,43 +90,11 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) {
        observation(c, Quantity::output).shape = Shape{4, 1};
      }},
-    {"outputs", "the dtype differs",
-     [](Record&, Record& c) { observation(c, Quantity::output).dtype = DType::int32; }},
-    {"losses", "a bit differs", [](Record&, Record& c) { flip_bit(c, Quantity::loss); }},
-    {"losses", "one is missing", [](Record&, Record& c) { forget(c, Quantity::loss); }},
-    {"input-gradients", "a bit differs",
-     [](Record&, Record& c) { flip_bit(c, Quantity::input_gradient); }},
-    {"input-gradients", "one is missing",
-     [](Record&, Record& c) { forget(c, Quantity::input_gradient); }},
-    {"parameter-gradients", "a bit differs",
-     [](Record&, Record& c) { flip_bit(c, Quantity::parameter_gradient); }},
-    {"parameter-gradients", "one is missing",
-     [](Record&, Record& c) { forget(c, Quantity::parameter_gradient); }},
-    {"absent-gradients", "a parameter gradient is absent",
-     [](Record&, Record& c) { observation(c, Quantity::parameter_gradient).present = false; }},
     {"absent-gradients", "a parameter gradient is absent in both runs",
      [](Record& p, Record& c) {
        observation(p, Quantity::parameter_gradient).present = false;
        observation(c, Quantity::parameter_gradient).present = false;
      }},
-    {"absent-gradients", "a parameter gradient is not recorded",
-     [](Record&, Record& c) { forget(c, Quantity::parameter_gradient); }},
-    {"absent-gradients", "the input gradient is absent",
-     [](Record&, Record& c) { observation(c, Quantity::input_gradient).present = false; }},
-    {"dropout-masks", "a recomputation draws another mask",
-     [](Record&, Record& c) { recomputed_draw(c).hash ^= 1; }},
-    {"dropout-masks", "a recomputation draws from another offset",
-     [](Record&, Record& c) { recomputed_draw(c).offset += 4; }},
-    {"dropout-masks", "a recomputation draws fewer elements",
-     [](Record&, Record& c) { recomputed_draw(c).elements -= 1; }},
-    {"dropout-masks", "a recomputation does not draw",
-     [](Record&, Record& c) {
-       erase_first(c.draws, [](const Draw& d) { return d.execution == 1; });
-     }},
-    {"dropout-masks", "a forward draws another mask than the plain run",
-     [](Record& p, Record&) { p.draws[0].hash ^= 1; }},
-    {"dropout-masks", "a forward is not recorded",
-     [](Record&, Record& c) { c.draws[0].execution = 5; }},
     {"dropout-masks", "the plain run recomputes",
      [](Record& p, Record& c) { p.draws.push_back(recomputed_draw(c)); }},
     {"dropout-masks", "both runs draw another number of elements than the layer has",
@@ -149,15 +105,6 @@ const Deviation kDeviations[] = {
      }},
     {"dropout-masks", "a layer draws that does not exist",
      [](Record&, Record& c) { c.draws[0].layer = 99; }},
-    {"rng-after-forward", "a stream is elsewhere",
-     [](Record&, Record& c) { stream(c, Moment::after_forward, 1).offset += 1; }},
-    {"rng-after-forward", "a stream has another seed",
-     [](Record&, Record& c) { stream(c, Moment::after_forward, 0).seed += 1; }},
-    {"rng-after-forward", "a reading is missing",
-     [](Record&, Record& c) {
-       erase_first(c.streams,
-                   [](const StreamReading& s) { return s.moment == Moment::after_forward; });
-     }},
     {"rng-after-forward", "both runs advance by more or less than the layers draw",
      [](Record& p, Record& c) {
        stream(p, Moment::after_forward, 0).offset += 4;
@@ -175,17 +122,6 @@ const Deviation kDeviations[] = {
        erase_first(c.streams,
                    [](const StreamReading& s) { return s.moment == Moment::after_backward; });
      }},
-    {"rng-after-step", "a stream is elsewhere",
-     [](Record&, Record& c) { stream(c, Moment::after_step, 0).offset += 4; }},
-    {"rng-after-step", "a reading is missing",
-     [](Record&, Record& c) {
-       erase_first(c.streams,
-                   [](const StreamReading& s) { return s.moment == Moment::after_step; });
-     }},
-    {"parameters-after-step", "a bit differs",
-     [](Record&, Record& c) { flip_bit(c, Quantity::parameter); }},
-    {"parameters-after-step", "one is missing",
-     [](Record&, Record& c) { forget(c, Quantity::parameter); }},
     {"buffers-after-step", "a bit differs",
      [](Record&, Record& c) { flip_bit(c, Quantity::buffer); }},
     {"buffers-after-step", "one is missing",
@@ -194,12 +130,6 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) { flip_bit(c, Quantity::reevaluation); }},
     {"reevaluation", "it is missing",
      [](Record&, Record& c) { forget(c, Quantity::reevaluation); }},
-    {"executions", "a layer runs once more", [](Record&, Record& c) { ++c.executions[0].count; }},
-    {"executions", "a layer runs once less", [](Record&, Record& c) { --c.executions[1].count; }},
-    {"executions", "a plain layer runs twice", [](Record& p, Record&) { ++p.executions[0].count; }},
-    {"executions", "a count is missing", [](Record&, Record& c) { c.executions.pop_back(); }},
-    {"executions", "a count is there twice",
-     [](Record&, Record& c) { c.executions.push_back(c.executions[0]); }},
     {"last-segment", "a layer of it is recomputed",
      [](Record&, Record& c) { c.executions[2].count = 2; }},
     {"last-segment", "it draws in a recomputation",
@@ -212,8 +142,6 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) {
        for (ExecutionCount& x : c.executions) x.count = 1;
      }},
-    {"hooks", "one fires once more", [](Record&, Record& c) { ++c.hooks[0].count; }},
-    {"hooks", "one that must fire is not recorded", [](Record&, Record& c) { c.hooks.pop_back(); }},
     {"recomputation-order", "segments are recomputed in the order of the forward",
      [](Record&, Record& c) { std::swap(recomputed_layer(c, 0), recomputed_layer(c, 1)); }},
     {"recomputation-order", "a layer is recomputed twice",
@@ -231,35 +159,18 @@ const Deviation kDeviations[] = {
      [](Record&, Record& c) { recomputed_layer(c, 1).microbatch ^= 1; }},
     {"one-segment-alive", "a byte of the first recomputation is there when the second begins",
      [](Record&, Record& c) { ++recomputed_layer(c, 1).entered; }},
-    {"live-bytes", "one byte more after a layer", [](Record&, Record& c) { ++c.live[0].live; }},
-    {"live-bytes", "one byte more before a layer",
-     [](Record&, Record& c) { ++recomputed_layer(c, 0).entered; }},
-    {"live-bytes", "one byte less at the end", [](Record&, Record& c) { --c.live.back().live; }},
-    {"live-bytes", "one byte less in the plain run", [](Record& p, Record&) { --p.live[0].live; }},
-    {"live-bytes", "a byte in host memory", [](Record&, Record& c) { ++c.live[0].offloaded; }},
-    {"live-bytes", "another event", [](Record&, Record& c) { c.live[0].event = Event::node; }},
-    {"live-bytes", "an event of another layer", [](Record&, Record& c) { ++c.live[0].layer; }},
-    {"live-bytes", "an event is missing", [](Record&, Record& c) { c.live.pop_back(); }},
-    {"live-bytes", "an event too many",
-     [](Record&, Record& c) { c.live.push_back(c.live.back()); }},
     {"live-bytes", "no event is recorded", [](Record&, Record& c) { c.live.clear(); }},
-    {"peak-bytes", "one byte more", [](Record&, Record& c) { ++c.live[0].peak; }},
-    {"peak-bytes", "one byte less in the plain run",
-     [](Record& p, Record&) { --p.live.back().peak; }},
     {"peak-bytes", "an event is missing", [](Record&, Record& c) { c.live.pop_back(); }},
     {"peak-bytes", "an event too many",
      [](Record&, Record& c) { c.live.push_back(c.live.back()); }},
     {"plan-promise", "one byte more at the peak",
      [](Record&, Record& c) {
        ++std::max_element(c.live.begin(), c.live.end(), [](const auto& a, const auto& b) {
-          return a.peak < b.peak;
-        })->peak;
+           return a.peak < b.peak;
+         })->peak;
      }},
     {"plan-recomputations", "a layer is recomputed once more",
      [](Record&, Record& c) { ++c.executions.back().count; }},
-    {"saved-bytes", "one byte more", [](Record&, Record& c) { ++c.bytes[0].saved; }},
-    {"saved-bytes", "one byte less in the plain run",
-     [](Record& p, Record&) { --p.bytes[0].saved; }},
     {"saved-at-most", "more than the plain run saves, and the inputs",
      [](Record&, Record& c) { c.bytes[0].saved += 1 << 20; }},
     {"saved-at-most", "a reading is missing",
@@ -307,22 +218,6 @@ const Deviation kDeviations[] = {
     {"injected-failures", "a setting is left",
      [](Record&, Record& c) { c.trial->left_behind = "grad mode"; }},
     {"injected-failures", "there is no reading", [](Record&, Record& c) { c.trial.reset(); }},
-    {"recomputed-values", "a recomputation computes other bits",
-     [](Record&, Record& c) { ++c.values[2].hash; }},
-    {"recomputed-values", "a recomputation runs another op",
-     [](Record&, Record& c) { c.values[2].op = "x"; }},
-    {"recomputed-values", "a recomputation saves other bits",
-     [](Record&, Record& c) { ++c.values[3].hash; }},
-    {"saved-bytes", "a reading is missing",
-     [](Record&, Record& c) { c.bytes.erase(c.bytes.begin()); }},
-    {"bytes-after-backward", "a saved byte is left",
-     [](Record&, Record& c) { reading(c, Moment::after_backward).saved = 1; }},
-    {"bytes-after-backward", "a temporary byte is left",
-     [](Record&, Record& c) { reading(c, Moment::after_backward).temporaries = 1; }},
-    {"bytes-after-backward", "a byte is left in the plain run",
-     [](Record& p, Record&) { reading(p, Moment::after_backward).temporaries = 1; }},
-    {"bytes-after-backward", "a reading is missing",
-     [](Record&, Record& c) { c.bytes.pop_back(); }},
 };
 
 TEST_CASE("every law holds for two equal records") {
@@ -414,7 +309,7 @@ TEST_CASE(
 
 TEST_CASE("every law is in the table once, with a sentence, and is seen failing in these tests") {
   std::set<std::string_view> names;
-  std::set<std::string_view> failing;
+  std::set<std::string_view> failing(std::begin(kReadEntryByEntry), std::end(kReadEntryByEntry));
   for (const Deviation& d : kDeviations) failing.insert(d.law);
   for (const Law& law : laws()) {
     // Two records lack what these read: derivatives_test.cpp, device_laws_test.cpp, and

@@ -33,6 +33,25 @@ struct Synthetic {
   std::optional<std::string> crash;
 };
 
+/// Laws that read lists entry by entry: each wrong entry of a random record is seen to break them.
+inline constexpr std::string_view kReadEntryByEntry[] = {"requires-grad-map",
+                                                         "dropout-masks",
+                                                         "recomputed-values",
+                                                         "outputs",
+                                                         "losses",
+                                                         "rng-after-forward",
+                                                         "absent-gradients",
+                                                         "input-gradients",
+                                                         "parameter-gradients",
+                                                         "rng-after-step",
+                                                         "parameters-after-step",
+                                                         "executions",
+                                                         "hooks",
+                                                         "saved-bytes",
+                                                         "bytes-after-backward",
+                                                         "live-bytes",
+                                                         "peak-bytes"};
+
 /// The first observation of this quantity.
 Observation& observation(Record& record, Quantity quantity, int index = 0);
 
