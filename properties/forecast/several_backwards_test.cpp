@@ -1,4 +1,4 @@
-// Worked by hand: backwards to some tensors, and what clips their gradients.
+// Worked by hand: backwards to some tensors.
 #include <catch2/catch_test_macros.hpp>
 
 #include "properties/forecast/testing/small_cases.h"
@@ -38,19 +38,6 @@ TEST_CASE("how often a module runs is not known where a backward is for a part o
   CHECK_FALSE(forecast_of(c).saves_known);
   c.layers[0].frozen = true;
   CHECK(forecast_of(c).saves_known);
-}
-
-TEST_CASE("while a gradient is measured for clipping, one number more is live") {
-  // The step's peak begins with the input, which is gone by then: a token of 4 bytes, where the
-  // number has 8.
-  LayerSpec embedding = layer("embedding");
-  embedding.vocabulary = 3;
-  embedding.features = 2;
-  Case c = case_of({1, 1}, {embedding});
-  c.dtype = DType::float64;
-  const std::int64_t before = forecast_of(c).live.back().peak;
-  c.protocol.clip = 1;
-  CHECK(forecast_of(c).live.back().peak == before + 4);
 }
 
 }  // namespace

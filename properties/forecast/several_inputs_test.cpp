@@ -11,38 +11,8 @@ namespace {
 
 using namespace testing;
 
-/// [linear -> + further input 1]; of the inputs only the further one requires grad.
-Case trained_by_the_second(Variant variant) {
-  Case c = case_of({2, 3}, {dense(3), joined("add", {-1, 1})});
-  c.further_inputs = 1;
-  c.protocol.further_inputs_with_grad = 1;
-  c.plan.segments = {segment(0, 2, variant)};
-  return c;
-}
-
-TEST_CASE("a reentrant segment trains its weights if any of its inputs requires grad") {
-  Case c = trained_by_the_second(Variant::reentrant);
-  CHECK(frozen_layers(c, validate(c)).empty());
-  CHECK(forecast_of(c).hooks == std::vector{1, 1});
-  c.protocol.further_inputs_with_grad = 0;
-  CHECK(frozen_layers(c, validate(c)) == std::vector{0});
-  CHECK(forecast_of(c).hooks == std::vector{0, 0});
-}
-
-TEST_CASE("a segment takes the further inputs that its layers read") {
-  for (const Variant variant : {Variant::reentrant, Variant::non_reentrant}) {
-    const Case c = trained_by_the_second(variant);
-    CHECK(validate(c).live[0] == std::vector<ValueRef>{{-1, 0}, {-1, 1}});
-    CHECK(validate(c).live[1] == std::vector<ValueRef>{{0, 0}, {-1, 1}});
-    // The sum saves nothing, so early stop ends a recomputation before it.
-    const bool stops = variant == Variant::non_reentrant;
-    CHECK(forecast_of(c).executions == std::vector{2, stops ? 1 : 2});
-    CHECK(forecast_of(c).exact_inputs);
-  }
-}
-
 TEST_CASE("each further input has a layer that reads it") {
-  Case c = trained_by_the_second(Variant::reentrant);
+  Case c = case_of({2, 3}, {dense(3), joined("add", {-1, 1})});
   c.further_inputs = 2;
   CHECK_THROWS_AS(validate(c), std::invalid_argument);
   c.layers.push_back(joined("mul", {-1, 2}));
