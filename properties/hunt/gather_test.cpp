@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "properties/laws/testing/synthetic.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/testing/changed.h"
 
 namespace rematch {
 namespace {
@@ -31,42 +31,34 @@ class Prepared final : public Subject {
 };
 
 /// The engine as if it were somebody else's, with what `spoil` does to the records.
-class Foreign final : public Subject {
+class Foreign final : public Changed {
  public:
   using Spoil = std::function<void(int run, bool checkpointed, Record& record)>;
-  explicit Foreign(Spoil spoil) : spoil_(std::move(spoil)) {
-    declaration_.scope.options = {repeat_option()};
-  }
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-    spoil_(++runs, request.checkpointed, record);
-  }
+  explicit Foreign(const Spoil& spoil)
+      : Changed({.name = "foreign", .scope = with_repeats(), .foreign = true},
+                [this, spoil](const Case&, const RunRequest& request, Record& record) {
+                  spoil(++runs, request.checkpointed, record);
+                }) {}
 
   int runs = 0;
 
  private:
-  Declaration declaration_{.name = "foreign", .foreign = true};
-  Spoil spoil_;
-  EngineSubject engine_;
+  static Scope with_repeats() {
+    Scope scope;
+    scope.options = {repeat_option()};
+    return scope;
+  }
 };
 
 /// The engine, counting how often it runs what.
-class Counting final : public Subject {
- public:
-  const Declaration& declares() const override { return engine_.declares(); }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    const char* kind = request.checkpointed ? "checkpointed" : "plain";
-    ++runs[request.displacement != 0 ? "displaced" : kind];
-    engine_.run(c, geometry, request, record);
-  }
-
+struct Counting final : Changed {
+  Counting()
+      : Changed(EngineSubject().declares(),
+                [this](const Case&, const RunRequest& request, Record&) {
+                  const char* kind = request.checkpointed ? "checkpointed" : "plain";
+                  ++runs[request.displacement != 0 ? "displaced" : kind];
+                }) {}
   std::map<std::string, int> runs;
-
- private:
-  EngineSubject engine_;
 };
 
 }  // namespace
@@ -189,31 +181,19 @@ TEST_CASE("a foreign subject repeats the cases that say so") {
 }
 
 TEST_CASE("a law that reads what the subject does not observe says so, and is not violated") {
-  class Blind final : public Subject {
-   public:
-    explicit Blind(bool admits) : declaration_(engine_.declares()) {
-      if (!admits) return;
-      declaration_.observes.erase(Observable::live_bytes);
-      declaration_.observes.erase(Observable::execution_order);
-    }
-    const Declaration& declares() const override { return declaration_; }
-    void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-             Record& record) override {
-      engine_.run(c, geometry, request, record);
-      record.live.clear();
-    }
-
-   private:
-    EngineSubject engine_;
-    Declaration declaration_;
+  const auto blind = [](bool admits) {
+    Declaration declared = EngineSubject().declares();
+    if (admits) declared.observes.erase(Observable::live_bytes);
+    if (admits) declared.observes.erase(Observable::execution_order);
+    return Changed(declared, [](const Case&, const RunRequest&, Record& r) { r.live.clear(); });
   };
   Workspace workspace;
-  Blind honest(true);
+  Changed honest = blind(true);
   const Verdicts verdicts = judge_case(synthetic_case(), honest, workspace);
   CHECK(verdicts.kept());
   CHECK(verdicts.by_law[index_of(*find_law("live-bytes"))] == Verdict::not_observed);
   CHECK(verdicts.by_law[index_of(*find_law("recomputation-order"))] == Verdict::not_observed);
-  Blind forgetful(false);
+  Changed forgetful = blind(false);
   CHECK_FALSE(judge_case(synthetic_case(), forgetful, workspace).kept());
 }
 

@@ -8,61 +8,23 @@
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/hunt/testing/drops.h"
 #include "properties/hunt/testing/equal_results.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/testing/changed.h"
 
 namespace rematch {
 namespace {
 
 using namespace testing;
 
-/// An engine that adds a layer run to the checkpointed record of chosen cases.
-class Miscounting final : public Subject {
- public:
-  explicit Miscounting(std::function<bool(const Case&)> chosen) : chosen_(std::move(chosen)) {}
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-    if (request.checkpointed && chosen_(c)) ++record.executions.at(0).count;
-  }
-
- private:
-  Declaration declaration_{.name = "miscounting"};
-  EngineSubject engine_;
-  std::function<bool(const Case&)> chosen_;
-};
-
 /// Counts one run too many in models with a norm, and one byte too many in those with a tanh.
-class TwoFaults final : public Subject {
- public:
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-    if (!request.checkpointed || record.error) return;
-    const auto has = [&](std::string_view kind) {
-      return std::any_of(c.layers.begin(), c.layers.end(),
-                         [kind](const LayerSpec& l) { return to_string(l.kind) == kind; });
-    };
-    if (has("layer_norm") || has("batch_norm")) ++record.executions.at(0).count;
-    if (has("tanh")) ++record.bytes.at(0).saved;
-  }
-
- private:
-  Declaration declaration_{.name = "two faults"};
-  EngineSubject engine_;
-};
-
-class Throwing final : public Subject {
- public:
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case&, const Geometry&, const RunRequest&, Record&) override {
-    throw std::runtime_error("the subject fell over");
-  }
-
- private:
-  Declaration declaration_{.name = "throwing"};
-};
+void two_faults(const Case& c, const RunRequest& request, Record& record) {
+  if (!request.checkpointed || record.error) return;
+  const auto has = [&](std::string_view kind) {
+    return std::any_of(c.layers.begin(), c.layers.end(),
+                       [kind](const LayerSpec& l) { return to_string(l.kind) == kind; });
+  };
+  if (has("layer_norm") || has("batch_norm")) ++record.executions.at(0).count;
+  if (has("tanh")) ++record.bytes.at(0).saved;
+}
 
 HuntOptions correct(std::uint64_t cases, int jobs = 1) {
   HuntOptions options;
@@ -72,12 +34,17 @@ HuntOptions correct(std::uint64_t cases, int jobs = 1) {
   return options;
 }
 
-HuntOptions miscounting(std::uint64_t cases, int jobs, std::function<bool(const Case&)> chosen) {
-  HuntOptions options = correct(cases, jobs);
-  options.make_subject = [chosen = std::move(chosen)] {
-    return std::make_unique<Miscounting>(chosen);
-  };
+HuntOptions changed(HuntOptions options, const Changed::Change& change) {
+  options.make_subject = [=] { return std::make_unique<Changed>(Declaration{}, change); };
   return options;
+}
+
+/// Of an engine that adds a layer run to the checkpointed record of chosen cases.
+HuntOptions miscounting(std::uint64_t cases, int jobs, bool (*chosen)(const Case&)) {
+  return changed(correct(cases, jobs),
+                 [=](const Case& c, const RunRequest& request, Record& record) {
+                   if (request.checkpointed && chosen(c)) ++record.executions.at(0).count;
+                 });
 }
 
 }  // namespace
@@ -121,10 +88,9 @@ TEST_CASE("a hunt that keeps going judges every case and counts what violates") 
 }
 
 TEST_CASE("findings of different laws, and of different models, are told apart") {
-  HuntOptions options = correct(200);
+  HuntOptions options = changed(correct(200), two_faults);
   options.keep_going = true;
   options.shrunk_per_law = 32;
-  options.make_subject = [] { return std::make_unique<TwoFaults>(); };
   const HuntResult result = hunt(options);
   std::set<std::string_view> norms;
   std::uint64_t shrunk = 0;
@@ -241,9 +207,10 @@ TEST_CASE("a hunt with a time limit ends without a number of cases") {
 }
 
 TEST_CASE("a subject that throws is a finding, not an end of the hunt") {
-  HuntOptions options = correct(10, 2);
-  options.make_subject = [] { return std::make_unique<Throwing>(); };
-  const HuntResult result = hunt(options);
+  const HuntResult result =
+      hunt(changed(correct(10, 2), [](const Case&, const RunRequest&, Record&) {
+        throw std::runtime_error("the subject fell over");
+      }));
   REQUIRE(result.findings.size() == 1);
   CHECK(result.findings[0].violation.law == "survives");
   CHECK(result.findings[0].violation.got.find("fell over") != std::string::npos);

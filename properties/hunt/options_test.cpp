@@ -9,32 +9,26 @@
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/testing/changed.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
-/// The engine with an option, and with what `spoil` does to the records of its checkpointed runs.
-class WithOption final : public Subject {
- public:
-  using Spoil = std::function<void(const Case& c, Record& record)>;
-  WithOption(OptionSpec option, Spoil spoil, std::uint64_t per_shape) : spoil_(std::move(spoil)) {
-    declaration_.observes.insert(Observable::promises);
-    declaration_.scope.options = {std::move(option)};
-    declaration_.scope.cases_per_shape = per_shape;
-  }
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-    if (request.checkpointed && !record.error) spoil_(c, record);
-  }
+using Spoil = std::function<void(const Case& c, Record& record)>;
 
- private:
-  Declaration declaration_{.name = "optional"};
-  Spoil spoil_;
-  EngineSubject engine_;
-};
+/// The engine with an option, and with what `spoil` does to the records of its checkpointed runs.
+std::unique_ptr<Subject> with_option(const OptionSpec& option, const Spoil& spoil,
+                                     std::uint64_t per_shape) {
+  Declaration declared{.name = "optional"};
+  declared.observes.insert(Observable::promises);
+  declared.scope.options = {option};
+  declared.scope.cases_per_shape = per_shape;
+  return std::make_unique<testing::Changed>(
+      declared, [=](const Case& c, const RunRequest& request, Record& record) {
+        if (request.checkpointed && !record.error) spoil(c, record);
+      });
+}
 
 const OptionSpec kTried{"promise", {"none", "early_stop", "nested", "whole"}, 0.5};
 const OptionSpec kMode{"mode", {"default", "find_unused", "static_graph"}, 0.5};
@@ -54,8 +48,8 @@ void keep_promise(const Case& c, Record& record) {
   record.promises.push_back({name, name == "whole" ? "" : "Not so (" + name + "): broken"});
 }
 
-HuntResult hunt_with(const OptionSpec& option, const WithOption::Spoil& spoil,
-                     const Profile& profile, std::uint64_t per_shape = 1) {
+HuntResult hunt_with(const OptionSpec& option, const Spoil& spoil, const Profile& profile,
+                     std::uint64_t per_shape = 1) {
   HuntOptions options;
   options.seed = 12;
   options.cases = 100;
@@ -73,7 +67,7 @@ HuntResult hunt_with(const OptionSpec& option, const WithOption::Spoil& spoil,
     c.options = drawn.options;
     return c;
   };
-  options.make_subject = [=] { return std::make_unique<WithOption>(option, spoil, per_shape); };
+  options.make_subject = [=] { return with_option(option, spoil, per_shape); };
   return hunt(options);
 }
 
@@ -139,18 +133,13 @@ TEST_CASE("a wrong gradient is found in a case whose promise is known to be brok
 }
 
 TEST_CASE("a case with an option that the subject does not have is refused") {
-  WithOption subject(
+  const auto subject = with_option(
       kMode, [](const Case&, Record&) {}, 1);
   Workspace workspace;
   Case c = generate_case(Mix::wide, 1, 0);
-  const auto refusal = [&](const Options& options) -> std::string {
+  const auto refusal = [&](const Options& options) {
     c.options = options;
-    try {
-      (void)judge_case(c, subject, workspace);
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
-    return "none";
+    return testing::message_of([&] { (void)judge_case(c, *subject, workspace); });
   };
   CHECK(refusal({{"mode", "static_graph"}}) == "none");
   CHECK(refusal({{"mode", "default"}}) == "none");

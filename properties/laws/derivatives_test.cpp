@@ -6,47 +6,39 @@
 #include "properties/hunt/gather.h"
 #include "properties/hunt/hunt.h"
 #include "properties/laws/slope.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/testing/changed.h"
 
 namespace rematch {
 namespace {
 
-/// An engine whose gradients of one quantity are multiplied by a factor, in plain and checkpointed
-/// runs alike: no comparison of the two can see it.
-class Scaled final : public Subject {
- public:
-  Scaled(Quantity quantity, double factor) : quantity_(quantity), factor_(factor) {}
-  const Declaration& declares() const override { return engine_.declares(); }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-    for (const Observation& o : record.observations) {
-      if (o.quantity != quantity_ || !o.present) continue;
-      if (o.dtype == DType::float64) scale<double>(record, o);
-      if (o.dtype == DType::float32) scale<float>(record, o);
-    }
+template <class T>
+void scale(double factor, Record& record, const Observation& o) {
+  for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(T)) {
+    T value{};
+    std::memcpy(&value, record.data.data() + at, sizeof(T));
+    value = static_cast<T>(value * factor);
+    std::memcpy(record.data.data() + at, &value, sizeof(T));
   }
+}
 
- private:
-  template <class T>
-  void scale(Record& record, const Observation& o) const {
-    for (std::size_t at = o.offset; at < o.offset + o.bytes; at += sizeof(T)) {
-      T value{};
-      std::memcpy(&value, record.data.data() + at, sizeof(T));
-      value = static_cast<T>(value * factor_);
-      std::memcpy(record.data.data() + at, &value, sizeof(T));
-    }
-  }
-
-  EngineSubject engine_;
-  Quantity quantity_;
-  double factor_;
-};
-
+/// Hunts in an engine whose gradients of one quantity are multiplied by a factor, in plain and
+/// checkpointed runs alike: no comparison of the two can see it.
 HuntResult hunt_for(Quantity quantity, double factor) {
   HuntOptions options;
   options.cases = 2000;
-  options.make_subject = [=] { return std::make_unique<Scaled>(quantity, factor); };
+  options.make_subject = [=] {
+    return std::make_unique<testing::Changed>(EngineSubject().declares(),
+                                              [=](const Case&, const RunRequest&, Record& record) {
+                                                for (const Observation& o : record.observations) {
+                                                  if (o.quantity != quantity || !o.present)
+                                                    continue;
+                                                  if (o.dtype == DType::float64)
+                                                    scale<double>(factor, record, o);
+                                                  if (o.dtype == DType::float32)
+                                                    scale<float>(factor, record, o);
+                                                }
+                                              });
+  };
   return hunt(options);
 }
 

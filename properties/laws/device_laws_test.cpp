@@ -4,57 +4,21 @@
 #include "properties/forecast/testing/small_cases.h"
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
-#include "properties/subjects/engine_subject.h"
+#include "properties/subjects/testing/changed.h"
 
 namespace rematch {
 namespace {
 
 using namespace testing;
 
-class ClaimsDevice : public Subject {
- public:
-  const Declaration& declares() const override { return declaration_; }
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    engine_.run(c, geometry, request, record);
-  }
-
- private:
-  Declaration declaration_{
-      .name = "claims a device",
-      .observes = Observables::all().without(
-          {Observable::held_bytes, Observable::held_layers, Observable::collectives}),
-      .may_vary = true};
-  EngineSubject engine_;
-};
-
-/// Flips the last bit of the parameter gradients in every second checkpointed run.
-class Unsteady final : public ClaimsDevice {
- public:
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    ClaimsDevice::run(c, geometry, request, record);
-    if (!request.checkpointed || ++runs_ % 2 != 0) return;
-    for (const Observation& o : record.observations) {
-      if (o.quantity == Quantity::parameter_gradient && o.present) {
-        record.data[o.offset] ^= std::byte{1};
-      }
-    }
-  }
-
- private:
-  int runs_ = 0;
-};
-
-class Inexact final : public ClaimsDevice {
- public:
-  void run(const Case& c, const Geometry& geometry, const RunRequest& request,
-           Record& record) override {
-    ClaimsDevice::run(c, geometry, request, record);
-    if (!request.compare_layers) return;
-    record.agreements.front().holds = false;
-    record.agreements.front().device = 0.25;
-  }
+/// An engine that says that it runs on a device.
+struct ClaimsDevice final : Changed {
+  explicit ClaimsDevice(Change change = [](const Case&, const RunRequest&, Record&) {})
+      : Changed({.name = "claims a device",
+                 .observes = Observables::all().without(
+                     {Observable::held_bytes, Observable::held_layers, Observable::collectives}),
+                 .may_vary = true},
+                std::move(change)) {}
 };
 
 std::vector<Agreement> agreements_of(const Case& c) {
@@ -83,7 +47,16 @@ TEST_CASE("on a device every law about it is judged, elsewhere none is") {
 
 TEST_CASE("a run that differs when it is repeated is caught") {
   Workspace workspace;
-  Unsteady device;
+  int runs = 0;
+  // The last bit of the parameter gradients, in every second checkpointed run.
+  ClaimsDevice device([&](const Case&, const RunRequest& request, Record& record) {
+    if (!request.checkpointed || ++runs % 2 != 0) return;
+    for (const Observation& o : record.observations) {
+      if (o.quantity == Quantity::parameter_gradient && o.present) {
+        record.data[o.offset] ^= std::byte{1};
+      }
+    }
+  });
   const Verdicts verdicts = judge_case(two_layers(), device, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "repeatable");
@@ -92,7 +65,11 @@ TEST_CASE("a run that differs when it is repeated is caught") {
 
 TEST_CASE("a layer that is off on the device is caught by name") {
   Workspace workspace;
-  Inexact device;
+  ClaimsDevice device([](const Case&, const RunRequest& request, Record& record) {
+    if (!request.compare_layers) return;
+    record.agreements.front().holds = false;
+    record.agreements.front().device = 0.25;
+  });
   const Verdicts verdicts = judge_case(two_layers(), device, workspace);
   REQUIRE_FALSE(verdicts.kept());
   CHECK(verdicts.first()->law == "cross-device");
