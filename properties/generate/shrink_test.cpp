@@ -2,19 +2,34 @@
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
+#include <ostream>
 #include <string>
 
 #include "engine/testing/check_property.h"
 #include "properties/case/features.h"
 #include "properties/case/geometry.h"
 #include "properties/case/json.h"
-#include "properties/generate/arbitrary.h"
 #include "properties/generate/edit.h"
+#include "properties/generate/mix.h"
 #include "properties/generate/parts.h"
 #include "properties/layers/draw_source.h"
 
 namespace rematch {
+
+/// RapidCheck finds this by its name when it prints a counterexample.
+static void showValue(const Case& c, std::ostream& os) { os << '\n' << to_json(c); }
+
 namespace {
+
+/// Cases of a mix for RapidCheck, which shrinks them by shrink_candidates().
+rc::Gen<Case> arbitrary_case(Mix mix) {
+  return [mix](rc::Random random, int /*size*/) {
+    const std::uint64_t seed = random.next();
+    return rc::shrinkable::shrinkRecur(generate_case(mix, seed, 0), [](const Case& c) {
+      return rc::seq::fromContainer(shrink_candidates(c));
+    });
+  };
+}
 
 bool has(const Case& c, Feature feature) { return features_of(c, validate(c)).contains(feature); }
 
