@@ -5,12 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "properties/testing/shell.h"
+#include "properties/cli/testing/program.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
+using testing::check;
 using testing::contains;
+using testing::json_in;
 using testing::Outcome;
 using testing::run_line;
 using testing::ScratchFolder;
@@ -23,21 +26,6 @@ constexpr const char* kPooling =
 Outcome run(const std::string& variables, const std::string& arguments,
             const ScratchFolder& folder = {}) {
   return run_line(variables + " '" REMATCH_PROGRAM "' " + arguments, folder.path());
-}
-
-/// Checks how a program ended, and that it said each of `texts`.
-void check(const Outcome& o, int status, const std::vector<std::string>& texts = {}) {
-  INFO(o.out);
-  CHECK(o.status == status);
-  for (const std::string& text : texts) {
-    INFO(text);
-    CHECK(contains(o.out, text));
-  }
-}
-
-Json json_in(const std::string& out) {
-  const std::size_t begin = out.find("{\n");
-  return Json::parse(out.substr(begin, out.rfind("}\n") + 1 - begin));
 }
 
 }  // namespace

@@ -84,9 +84,8 @@ std::vector<std::string> hints_for(const CheckArguments& a, const HuntOptions& o
     if (!looks_reentrant(a.subject, report.violation)) continue;
     hints.push_back(
         "In the forward of a torch.autograd.Function nothing requires grad, and all that it "
-        "returns "
-        "does. If your function is one, it is a reentrant checkpoint(): --variant reentrant judges "
-        "it by the rules of that variant.");
+        "returns does. If your function is one, it is a reentrant checkpoint(): --variant "
+        "reentrant judges it by the rules of that variant.");
     break;
   }
   if (!a.subject.profile.empty() || !o.profile.entries().empty()) return hints;

@@ -372,8 +372,7 @@ void declare_conform(Command& command) {
   command.add("--cases", a->cases, "N", "Number of cases of each");
   command.add("--for", a->duration, "TIME",
               "How long to hunt in each, 60s, 5m or 1h; up to three times as long where 100 "
-              "structures take "
-              "longer; with --structures, at most");
+              "structures take longer; with --structures, at most");
   command.add("--seed", a->seed, "S", "Seed, or \"random\" (default: 1)");
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)");

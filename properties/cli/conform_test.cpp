@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "properties/cli/testing/program.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
@@ -20,10 +20,8 @@ json page_in(const std::filesystem::path& folder) {
 
 TEST_CASE("a page has a column for each subject, and a file for each divergence") {
   const ScratchFolder folder;
-  const Outcome o = run("conform engine engine:S1 --cases 300 --seed 3 --out page", folder.path());
-  INFO(o.out);
-  CHECK(o.status == 1);
-  CHECK(contains(o.out, "NEW engine:S1: buffers-after-step"));
+  check(run("conform engine engine:S1 --cases 300 --seed 3 --out page", folder.path()), 1,
+        {"NEW engine:S1: buffers-after-step"});
   const std::filesystem::path page = folder.path() / "page";
   CHECK(contains(text_of(page / "conform.md"), "engine:S1"));
   const json found = page_in(page);
@@ -74,8 +72,7 @@ TEST_CASE("an earlier page is written again, and what is named on it is judged a
   const json again = page_in(folder.path() / "c");
   CHECK(again["subjects"][0]["cases"] == 200);
   CHECK(again["subjects"][1]["cases"] == 50);
-  const Outcome two = run("conform --from a/conform.json --seed 2", folder.path());
-  CHECK(two.status == 2);
+  check(run("conform --from a/conform.json --seed 2", folder.path()), 2);
 }
 
 TEST_CASE("a page goes on where it ended, unless another state of the judge is asked for") {
@@ -99,10 +96,9 @@ TEST_CASE("a page goes on where it ended, unless another state of the judge is a
 TEST_CASE("an interrupt keeps what was found, and the page is written") {
   const ScratchFolder folder;
   const std::string out = (folder.path() / "page").string();
-  const Outcome o = run_interrupted({REMATCH_PROGRAM, "conform", "engine", "engine:S1", "--for",
-                                     "1h", "--jobs", "1", "--out", out});
-  INFO(o.out);
-  CHECK(o.status == 130);
+  check(run_interrupted({REMATCH_PROGRAM, "conform", "engine", "engine:S1", "--for", "1h", "--jobs",
+                         "1", "--out", out}),
+        130);
   const json found = page_in(out);
   CHECK(found["subjects"][0]["interrupted"] == true);
   CHECK(found["subjects"][0]["cases"] > 0);
@@ -113,10 +109,7 @@ TEST_CASE("a mistake in the call is refused before anything is judged") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& arguments, const char* message,
                            const std::string& before = "") {
-    const Outcome o = run("conform " + arguments, folder.path(), before);
-    INFO(arguments << ": " << o.out);
-    CHECK(o.status == 2);
-    CHECK(contains(o.out, message));
+    check(run("conform " + arguments, folder.path(), before), 2, {message});
   };
   refused("nobody", "no subject is named \"nobody\"");
   refused("engine --cases 0", "--cases");

@@ -11,13 +11,14 @@
 
 #include "properties/cli/commands.h"
 #include "properties/cli/testing/program.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using testing::check;
 using testing::contains;
 using testing::Outcome;
 using testing::run;
@@ -62,8 +63,7 @@ TEST_CASE("a slip is answered in one line that says what was probably meant") {
   for (const auto& [arguments, expected] : kSlips) {
     INFO("rematch " << arguments);
     const Outcome o = run(arguments);
-    INFO(o.out);
-    CHECK(o.status == 2);
+    check(o, 2);
     CHECK(o.out.starts_with("rematch: "));
     CHECK(contains(o.out, expected));
     CHECK(std::count(o.out.begin(), o.out.end(), '\n') == 1);
@@ -73,13 +73,8 @@ TEST_CASE("a slip is answered in one line that says what was probably meant") {
 
 TEST_CASE("the list of subjects has every framework, grouped, and what to do for those not there") {
   const std::string none = "env -u REMATCH_PYTHON -u REMATCH_PYTHON_MLX XDG_CACHE_HOME=/none ";
-  const Outcome o = run("subjects", fs::temp_directory_path(), none);
-  INFO(o.out);
-  CHECK(o.status == 0);
-  CHECK(contains(o.out, "pytorch:reentrant"));
-  CHECK(contains(o.out, "engine:R1"));
-  CHECK(contains(o.out, "mlx, not set up: "));
-  CHECK(contains(o.out, "REMATCH_PYTHON_MLX"));
+  check(run("subjects", fs::temp_directory_path(), none), 0,
+        {"pytorch:reentrant", "engine:R1", "mlx, not set up: ", "REMATCH_PYTHON_MLX"});
   const Json list = Json::parse(run("subjects --json").out);
   CHECK(list.size() == subject_names().size());
 }
@@ -87,18 +82,19 @@ TEST_CASE("the list of subjects has every framework, grouped, and what to do for
 TEST_CASE("a program without its stories says what makes them") {
   const ScratchFolder folder;
   fs::copy_file(REMATCH_PROGRAM, folder.path() / "rematch");
-  const Outcome o = run_line("./rematch scenario", folder.path());
-  CHECK(o.status == 2);
-  CHECK(contains(o.out, "`ci/build release rematch-scenario` makes it"));
+  check(run_line("./rematch scenario", folder.path()), 2,
+        {"`ci/build release rematch-scenario` makes it"});
 }
 
 TEST_CASE("the help of a command has its own examples, and the program's lists every command") {
-  const std::string all = unwrapped(run("--help").out);
+  check(run("--version"), 0, {"rematch "});
+  const Outcome help = run("--help");
+  check(help, 0);
+  const std::string all = unwrapped(help.out);
   for (const cli::CommandEntry* command : cli::commands()) {
     INFO(command->name);
     const Outcome o = run(std::string(command->name) + " --help");
-    CHECK(o.status == 0);
-    CHECK(contains(o.out, command->examples));
+    check(o, 0, {command->examples});
     CHECK_FALSE(contains(o.out, "Exit status"));
     CHECK(contains(all, command->summary) == !command->internal);
     // An example is of its command, but for those that say what comes before it.
@@ -118,7 +114,7 @@ TEST_CASE("help promises the programs that lie beside this one, and no others") 
   const ScratchFolder folder;
   fs::copy_file(REMATCH_PROGRAM, folder.path() / "rematch");
   const Outcome alone = run_line("./rematch --help", folder.path());
-  CHECK(alone.status == 0);
+  check(alone, 0);
   CHECK_FALSE(contains(alone.out, "scenario"));
   fs::copy_file(REMATCH_PROGRAM, folder.path() / "rematch-scenario");
   CHECK(contains(run_line("./rematch --help", folder.path()).out, "rematch scenario"));
@@ -126,9 +122,7 @@ TEST_CASE("help promises the programs that lie beside this one, and no others") 
 
 TEST_CASE("conform says how long everything would take, and hunts in nothing") {
   const Outcome o = run("conform --for 60s");
-  INFO(o.out);
-  CHECK(o.status == 2);
-  CHECK(contains(o.out, "--all"));
+  check(o, 2, {"--all"});
   // A minute for each of the implementations that the message counts.
   const std::size_t at = o.out.find("all ");
   REQUIRE(at != std::string::npos);

@@ -4,11 +4,12 @@
 #include <string>
 
 #include "properties/cli/testing/program.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
+using testing::check;
 using testing::contains;
 using testing::Outcome;
 using testing::run;
@@ -32,20 +33,19 @@ TEST_CASE("plan lists the best plans, runs the one for a budget, and saves it wi
   const ScratchFolder folder;
   write_case(folder, kFour);
   const Outcome all = run("plan case.json --json", folder.path());
-  REQUIRE(all.status == 0);
+  check(all, 0);
   const Json plans = Json::parse(all.out)["plans"];
   CHECK(plans.front()["plan"]["promise"]["recomputations"] == 0);
   const Json least = plans.back()["plan"]["promise"];
   CHECK(least["peak_bytes"] == 104);
   const Outcome one = run("plan case.json --json --budget 104 --save planned.json", folder.path());
-  REQUIRE(one.status == 0);
+  check(one, 0);
   const Json planned = Json::parse(one.out);
   CHECK(planned["exact"] == true);
   CHECK(planned["plan"]["measured"] == least);
   CHECK(Json::parse(text_of(folder.path() / "planned.json")) == planned["case"]);
-  const Outcome again = run("replay planned.json --law plan-promise", folder.path());
-  CHECK(again.status == 0);
-  CHECK(contains(again.out, "kept          plan-promise"));
+  check(run("replay planned.json --law plan-promise", folder.path()), 0,
+        {"kept          plan-promise"});
   CHECK(contains(run("plan case.json --budget 104", folder.path()).out, "this plan"));
   CHECK(contains(run("plan case.json", folder.path()).out, "recomputed layers"));
 }
@@ -65,26 +65,23 @@ TEST_CASE("with --time, plan recomputes what takes little time, not few layers",
           layers["plans"][i]["plan"]["promise"]["recomputations"]);
   }
   const Outcome measured = run("plan case.json --time measured --json --budget 104", folder.path());
-  REQUIRE(measured.status == 0);
+  check(measured, 0);
   const Json one = Json::parse(measured.out);
   CHECK(one["layer_times"].size() == 4);
   CHECK(one["recomputed_time"] > 0);
   CHECK(contains(run("plan case.json --time 1,9,1,1", folder.path()).out, "time again"));
-  const Outcome few = run("plan case.json --time 1,9", folder.path());
-  CHECK(few.status == 2);
-  CHECK(contains(few.out, "expected 'measured', or a number for each of 4 layers, got 2"));
+  check(run("plan case.json --time 1,9", folder.path()), 2,
+        {"expected 'measured', or a number for each of 4 layers, got 2"});
 }
 
 TEST_CASE("plan says what does not fit, and what is no chain", "[plans]") {
   const ScratchFolder folder;
   write_case(folder, kFour);
-  const Outcome none = run("plan case.json --budget 103", folder.path());
-  CHECK(none.status == 2);
-  CHECK(contains(none.out, "expected a plan of at most 103 B, got 104 B as the least"));
+  check(run("plan case.json --budget 103", folder.path()), 2,
+        {"expected a plan of at most 103 B, got 104 B as the least"});
   write_case(folder, R"({"kind": "tanh"}, {"kind": "tanh"}, {"kind": "add", "from": [0, 0]})");
-  const Outcome skip = run("plan case.json", folder.path());
-  CHECK(skip.status == 2);
-  CHECK(contains(skip.out, "expected a chain, in which each layer reads the one before"));
+  check(run("plan case.json", folder.path()), 2,
+        {"expected a chain, in which each layer reads the one before"});
 }
 
 }  // namespace rematch

@@ -313,10 +313,9 @@ void declare_replay(Command& command) {
   a->subject.add_profile(command);
   const Option exported = command.add(
       "--export", a->exported, "SUBJECT",
-      "Print a script that shows the finding in the bare framework, and exit with 0 if "
-      "it was written: pytorch, or any subject that writes scripts; issue: a report "
-      "for the subject's tracker, with the script, versions and cause; test: a unittest "
-      "that fails today");
+      "Print a script that shows the finding in the bare framework, and exit with 0 if it was "
+      "written: pytorch, or any subject that writes scripts; issue: a report for the subject's "
+      "tracker, with the script, versions and cause; test: a unittest that fails today");
   command.add("--output", a->output, "FILE", "Write the script to this file").needs(exported);
   command.add_flag("--json", a->json, "JSON instead of text").excludes(exported);
   command.runs([a] { return run_replay(*a); });

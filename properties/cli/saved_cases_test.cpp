@@ -5,13 +5,14 @@
 #include <string>
 
 #include "properties/cli/testing/program.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using testing::check;
 using testing::contains;
 using testing::json_in;
 using testing::Outcome;
@@ -44,9 +45,9 @@ TEST_CASE("a finding in a saved case is shrunk, and its lines show it again") {
   const Json large =
       Json::parse(run("show --json " + unshrunk.substr(at), folder.path()).out)["case"];
   folder.write("mine/large.json", large.dump());
-  const std::string check =
+  const std::string line =
       "check --subject engine:R1 --no-regressions --regressions mine --cases 1 --json";
-  const Json j = json_in(run(check, folder.path()).out);
+  const Json j = json_in(run(line, folder.path()).out);
   CHECK(j["cases"] == 0);
   CHECK(j["saved_cases"] == 1);
   CHECK(j["checks"] > 0);
@@ -56,11 +57,8 @@ TEST_CASE("a finding in a saved case is shrunk, and its lines show it again") {
   CHECK(finding["saved_case"] == true);
   CHECK(finding["case"]["layers"].size() < large["layers"].size());
   CHECK(fs::exists(folder.path() / finding["file"].get<std::string>()));
-  for (const char* line : {"again", "unshrunk"}) {
-    const Outcome again = run_line(finding[line], folder.path());
-    INFO(line << ": " << again.out);
-    CHECK(again.status == 1);
-    CHECK(contains(again.out, "VIOLATED      dropout-masks"));
+  for (const char* name : {"again", "unshrunk"}) {
+    check(run_line(finding[name], folder.path()), 1, {"VIOLATED      dropout-masks"});
   }
 }
 
@@ -69,22 +67,17 @@ TEST_CASE("a finding is judged again with the subject that found it, unless anot
   const Json found =
       json_in(run("check --subject engine:R1 --no-regressions --json", folder.path()).out);
   const std::string file = found["findings"][0]["file"];
-  const Outcome again = run("replay " + file, folder.path());
-  INFO(again.out);
-  CHECK(again.status == 1);
-  CHECK(contains(again.out, "\njudged: engine:R1, as the file says\n"));
+  check(run("replay " + file, folder.path()), 1, {"\njudged: engine:R1, as the file says\n"});
   CHECK(json_in(run("replay --json " + file, folder.path()).out)["subject"] == "engine:R1");
 
-  const Outcome other = run("replay --subject engine " + file, folder.path());
-  CHECK(other.status == 0);
-  CHECK(contains(other.out, "\njudged: engine; the file was found with engine:R1\n"));
+  check(run("replay --subject engine " + file, folder.path()), 0,
+        {"\njudged: engine; the file was found with engine:R1\n"});
 
   Json old = Json::parse(text_of(folder.path() / file));
   CHECK(old.erase("found_with") == 1);
   folder.write("old.json", old.dump());
-  const Outcome unnamed = run("replay old.json", folder.path());
-  CHECK(unnamed.status == 0);
-  CHECK(contains(unnamed.out, "\njudged: engine; the file names no subject, --subject does\n"));
+  check(run("replay old.json", folder.path()), 0,
+        {"\njudged: engine; the file names no subject, --subject does\n"});
 }
 
 TEST_CASE("a file starts no command by itself, but says how it is started") {
@@ -96,9 +89,7 @@ TEST_CASE("a file starts no command by itself, but says how it is started") {
     c["found_with"] = {{"subject", subject}};
     folder.write("case.json", c.dump());
     const Outcome o = run("replay case.json", folder.path());
-    INFO(o.out);
-    CHECK(o.status == 2);
-    CHECK(contains(o.out, "which a file does not start by itself: give --subject"));
+    check(o, 2, {"which a file does not start by itself: give --subject"});
     CHECK_FALSE(contains(o.out, "\033"));
     CHECK_FALSE(fs::exists(folder.path() / "started"));
   }

@@ -7,13 +7,14 @@
 #include <string>
 
 #include "properties/cli/testing/program.h"
-#include "properties/testing/shell.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using testing::check;
 using testing::contains;
 using testing::Outcome;
 using testing::run;
@@ -64,7 +65,7 @@ TEST_CASE("the path of a program is a subject, and the same one as its command l
   fs::permissions(folder.path() / "my programs/subject", fs::perms::owner_all);
   const std::string hunt = "check --cases 60 --no-regressions --json --subject ";
   const Outcome path = run(hunt + "'my programs/subject'", folder.path());
-  CHECK(path.status == 0);
+  check(path, 0);
   CHECK(Json::parse(path.out)["record_hash"] ==
         Json::parse(run(hunt + "engine", folder.path()).out)["record_hash"]);
 }
@@ -89,13 +90,13 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   const std::size_t line = all.out.find("replay --subject ");
   REQUIRE(line != std::string::npos);
   const Outcome shown = run(all.out.substr(line, all.out.find('\n', line) - line), folder.path());
-  CHECK(shown.status == 0);
+  check(shown, 0);
   CHECK(
       contains(shown.out, "known     twice: It is so. reported: https://example.org/1, since 2.9"));
   CHECK(contains(shown.out, "no new violation"));
 
   const Outcome found = run("check --cases 300 --seed 6 --json" + subject, folder.path());
-  REQUIRE(found.status == 1);
+  check(found, 1);
   const std::size_t begin = found.out.find("{\n");
   const std::size_t end = found.out.rfind("}\n") + 1;
   const Json j = Json::parse(found.out.substr(begin, end - begin));
@@ -103,8 +104,7 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   const std::string replay = "replay --subject " + kServeFault + " '" + file + "'";
   CHECK(run(replay, folder.path()).status == 1);
   const Outcome known = run(replay + " --profile known.json", folder.path());
-  INFO(known.out);
-  CHECK(known.status == 0);
+  check(known, 0);
   CHECK(
       contains(known.out, "known     twice: It is so. reported: https://example.org/1, since 2.9"));
 
@@ -122,23 +122,15 @@ TEST_CASE("a part that was hunted with another text of the profile is refused") 
   REQUIRE(run(part, folder.path()).status != 2);
   CHECK(run(part, folder.path()).status != 2);
   write_profile(folder.path() / "known.json", R"(["losses"])");
-  const Outcome o = run(part, folder.path());
-  INFO(o.out);
-  CHECK(o.status == 2);
-  CHECK(contains(o.out, "r1 is of another hunt: expected the profile as it is now"));
+  check(run(part, folder.path()), 2, {"r1 is of another hunt: expected the profile as it is now"});
 }
 
 TEST_CASE("a subject that dies in every run is a finding that can be seen again") {
   const ScratchFolder folder;
   const std::string subject =
       write_subject(folder, "dying", "read -r line <&3\necho goodbye >&2\nexit 9");
-  const Outcome o = run("check --cases 20" + subject, folder.path());
-  INFO(o.out);
-  CHECK(o.status == 1);
-  CHECK(contains(o.out, "VIOLATED survives"));
-  CHECK(contains(o.out, "exit status 9"));
-  CHECK(contains(o.out, "goodbye"));
-  CHECK(contains(o.out, "--subject 'sh dying.sh'"));
+  check(run("check --cases 20" + subject, folder.path()), 1,
+        {"VIOLATED survives", "exit status 9", "goodbye", "--subject 'sh dying.sh'"});
 }
 
 TEST_CASE("every finding shows the versions that the subject says, in text, JSON and JUnit") {
@@ -165,14 +157,12 @@ TEST_CASE("the number of a case means the case that a hunt of the subject has") 
       R"("sgd","mse","float32"])");
   const std::string same = " --subject 'sh narrow.sh'";
   const Outcome found = run("check --cases 5 --seed 3" + subject, folder.path());
-  INFO(found.out);
-  REQUIRE(found.status == 1);
+  check(found, 1);
   const std::size_t at = found.out.find("--mix wide --seed 3 --case ");
   REQUIRE(at != std::string::npos);
   const std::string numbered = found.out.substr(at, found.out.find('\n', at) - at);
   const Outcome again = run("replay " + numbered + same, folder.path());
-  INFO(again.out);
-  CHECK(again.status == 1);
+  check(again, 1);
   CHECK_FALSE(contains(again.out, "dropout "));
   CHECK(contains(again.out, "exit status 9"));
   const Outcome refused =
@@ -197,10 +187,7 @@ TEST_CASE("a subject that cannot be judged is a mistake in the call") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& subject, const char* message,
                            const std::string& before = "") {
-    const Outcome o = run("check --cases 9 --subject " + subject, folder.path(), before);
-    INFO(subject << ": " << o.out);
-    CHECK(o.status == 2);
-    CHECK(contains(o.out, message));
+    check(run("check --cases 9 --subject " + subject, folder.path(), before), 2, {message});
   };
   refused("'no-such-program at all'", "exit status 127");
   refused("nobody",
@@ -251,8 +238,7 @@ TEST_CASE("a JUnit report has a test for each law, and fails where a law is viol
   CHECK(contains(violated, "<failure message="));
   CHECK_FALSE(contains(violated, "<<"));
   const Outcome nowhere = run("check --cases 9 --junit none/report.xml", folder.path());
-  CHECK(nowhere.status == 2);
-  CHECK(contains(nowhere.out, "--junit: cannot write none/report.xml: No such file or directory"));
+  check(nowhere, 2, {"--junit: cannot write none/report.xml: No such file or directory"});
   CHECK_FALSE(contains(nowhere.out, "9 cases"));
 }
 
@@ -263,12 +249,11 @@ TEST_CASE("the smallest case of each known bug is kept where a folder is named")
                 R"(["buffers-after-step", "reevaluation", "outputs", "losses", "input-gradients",
                     "parameter-gradients", "parameters-after-step", "recomputed-values",
                     "dropout-masks"])");
-  const std::string check =
+  const std::string line =
       "check --cases 300 --seed 6 --no-regressions --profile known.json --subject engine:S1 "
       "--keep-going";
-  const Outcome o = run(check + " --save kept", folder.path());
-  INFO(o.out);
-  CHECK(o.status == 0);
+  const Outcome o = run(line + " --save kept", folder.path());
+  check(o, 0);
   CHECK(contains(
       o.out, "replay --subject engine:S1 --profile known.json kept/known-engine-S1-twice.json"));
   CHECK(run("replay --subject engine:S1 --profile known.json kept/known-engine-S1-twice.json",
@@ -278,7 +263,7 @@ TEST_CASE("the smallest case of each known bug is kept where a folder is named")
   CHECK(run("replay --subject engine:S1 kept/known-engine-S1-twice.json", folder.path()).status ==
         1);
   // Without a folder the current one stays as it was.
-  (void)run(check, folder.path());
+  (void)run(line, folder.path());
   CHECK_FALSE(fs::exists(folder.path() / "known-engine-S1-twice.json"));
 }
 
@@ -302,13 +287,10 @@ TEST_CASE("where PyTorch does the same, a finding says so, and what to do") {
   folder.write("torch.sh", "'" REMATCH_PROGRAM
                            "' serve --subject engine:S1 4>&1 >/dev/null | "
                            "sed -u 's/\"versions\":[^}]*}/\"versions\":{\"torch\":\"2\"}/' >&4\n");
-  const std::string check = "check --cases 300 --seed 6 --no-regressions --subject 'sh torch.sh'";
-  const Outcome o = run(check, folder.path());
-  INFO(o.out);
-  CHECK(o.status == 1);
-  CHECK(contains(o.out, "hint: PyTorch itself does this, too (running-statistics-twice)"));
-  CHECK(contains(o.out, "--profile pytorch"));
-  CHECK_FALSE(contains(run(check + " --profile none", folder.path()).out, "hint:"));
+  const std::string line = "check --cases 300 --seed 6 --no-regressions --subject 'sh torch.sh'";
+  check(run(line, folder.path()), 1,
+        {"hint: PyTorch itself does this, too (running-statistics-twice)", "--profile pytorch"});
+  CHECK_FALSE(contains(run(line + " --profile none", folder.path()).out, "hint:"));
 }
 
 TEST_CASE("a subject in another process may have the profile of one that is known") {
@@ -320,18 +302,13 @@ TEST_CASE("a subject in another process may have the profile of one that is know
            profile + "\"/' >&4\n";
   };
   folder.write("torch.sh", script("pytorch"));
-  const std::string check =
+  const std::string line =
       "check --cases 300 --seed 6 --no-regressions --subject 'sh torch.sh' --law "
       "buffers-after-step";
-  const Outcome o = run(check, folder.path());
-  INFO(o.out);
-  CHECK(o.status == 0);
-  CHECK(contains(o.out, "running-statistics-twice"));
-  CHECK(run(check + " --profile none", folder.path()).status == 1);
+  check(run(line, folder.path()), 0, {"running-statistics-twice"});
+  CHECK(run(line + " --profile none", folder.path()).status == 1);
   folder.write("torch.sh", script("pytroch"));
-  const Outcome unknown = run(check, folder.path());
-  CHECK(unknown.status == 2);
-  CHECK(contains(unknown.out, "no profile comes with rematch for \"pytroch\""));
+  check(run(line, folder.path()), 2, {"no profile comes with rematch for \"pytroch\""});
 }
 
 TEST_CASE("a replay of a subject that records no bytes over time has no empty chart") {
@@ -359,13 +336,11 @@ TEST_CASE("a script or a report that was written is a success, whatever the verd
       "printf '{\"answer\":{\"id\":%s,\"script\":\"print()\"}}\\n' \"${id%%,*}\" >&4;; esac\n");
   const std::string replay = "replay --seed 1 --case 3 --subject 'sh writing.sh'";
   CHECK(run(replay, folder.path()).status == 1);
-  const Outcome o = run(replay + " --export writing > bug.py", folder.path());
-  INFO(o.out);
-  CHECK(o.status == 0);
+  check(run(replay + " --export writing > bug.py", folder.path()), 0);
   CHECK(text_of(folder.path() / "bug.py") == "print()");
   CHECK(run(replay + " --export writing --output /nowhere/bug.py", folder.path()).status == 2);
   const Outcome issue = run(replay + " --export issue", folder.path());
-  CHECK(issue.status == 0);
+  check(issue, 0);
   for (const char* part : {"# writing: ", "Without the checkpoint: ", "With it: ",
                            "```python\nprint()\n```", "## Cause"}) {
     CHECK(contains(issue.out, part));
@@ -374,9 +349,8 @@ TEST_CASE("a script or a report that was written is a success, whatever the verd
 
 TEST_CASE("a script is asked only of subjects that write some") {
   const ScratchFolder folder;
-  const Outcome o = run("replay --seed 1 --case 3 --export engine", folder.path());
-  CHECK(o.status == 2);
-  CHECK(contains(o.out, "subject engine does not write scripts"));
+  check(run("replay --seed 1 --case 3 --export engine", folder.path()), 2,
+        {"subject engine does not write scripts"});
   CHECK(run("replay --seed 1 --case 3 --output x.py", folder.path()).status == 2);
 }
 

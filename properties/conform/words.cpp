@@ -44,8 +44,7 @@ std::string subtitle(const Page& page) {
   }
   std::string text = fmt::format(
       "{} of the {} mix, {} (distinct models, plans and modes of each implementation), seed {}. "
-      "They "
-      "showed {} and {}.",
+      "They showed {} and {}.",
       counted(cases, "random case"), page.mix, counted(structures, "structure"), page.seed,
       counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
   double seconds = 0;

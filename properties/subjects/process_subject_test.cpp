@@ -9,6 +9,7 @@
 #include "properties/generate/mix.h"
 #include "properties/hunt/gather.h"
 #include "properties/subjects/engine_subject.h"
+#include "properties/testing/outcome.h"
 
 namespace rematch {
 namespace {
@@ -41,21 +42,12 @@ const Case& one_linear() {
 std::string thrown_by(const std::string& command, ProcessLimits limits = {}) {
   ProcessSubject subject(command, limits);
   Record record;
-  try {
-    subject.run(one_linear(), validate(one_linear()), {}, record);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-  return "nothing";
+  return testing::message_of(
+      [&] { subject.run(one_linear(), validate(one_linear()), {}, record); });
 }
 
 std::string refusal_of(const std::string& command) {
-  try {
-    const ProcessSubject subject(command, {.start_seconds = 10});
-  } catch (const SubjectBroken& error) {
-    return error.what();
-  }
-  return "none";
+  return testing::message_of([&] { const ProcessSubject subject(command, {.start_seconds = 10}); });
 }
 
 }  // namespace
@@ -175,10 +167,9 @@ TEST_CASE("answers that are none are refused with what was expected") {
 
 TEST_CASE("what a subject prints does no harm, however much it is") {
   const std::string noisy =
-      "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo "
-      "'{\"answer\": {\"id\": 0, \"lies\": \"0123456789012345678901234567\"}}'; "
-      "echo and to stderr >&2; done; ";
-  CHECK(thrown_by(script(noisy + answer("\"record\":{\"format\":1}"))) == "nothing");
+      "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo '{\"answer\": {\"id\": 0, \"lies\": "
+      "\"0123456789012345678901234567\"}}'; echo and to stderr >&2; done; ";
+  CHECK(thrown_by(script(noisy + answer("\"record\":{\"format\":1}"))) == "none");
 }
 
 TEST_CASE("a subject may say that it cannot run a case, or that it is broken itself") {
