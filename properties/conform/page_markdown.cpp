@@ -131,10 +131,12 @@ std::string entry(const Cause& cause) {
                      script_of(cause), plain(list_text(cause.laws())), cause.where(false, code));
 }
 
+/// Those that no table has.
 std::string entries(const Page& page, const std::vector<Cause>& causes) {
   std::string out;
   std::string framework;
   for (const Cause& cause : causes) {
+    if (cause.reaches_a_gradient() || (is_bug(cause) && cause.is_silent())) continue;
     if (cause.framework != framework) {
       framework = cause.framework;
       Versions versions;
@@ -231,7 +233,7 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
     return c.first().mark == Mark::not_promised && c.reaches_a_gradient();
   });
   out +=
-      "## All entries\n\n"
+      "## Other differences\n\n"
       "Silent: numbers, masks or states are wrong, or a gradient is missing, and no error says so. "
       "Cost: recomputations\nor bytes alone.\n\n";
   out += entries(page, causes);

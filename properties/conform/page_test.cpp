@@ -159,7 +159,7 @@ TEST_CASE("both forms of a page say what each implementation does with each law"
   CHECK(contains(markdown, "- missing: no Python with it was found"));
   CHECK(contains(
       markdown,
-      "- **slow** (known, silent): It is slow. ([reported](https://example.org/1), since 2.9)"));
+      "| one | **slow**: It is slow. ([reported](https://example.org/1), since 2.9) ([script]("));
   const auto json = nlohmann::json::parse(page_json(page));
   const auto& laws = json["subjects"][0]["laws"];
   CHECK(laws["outputs"]["mark"] == "new");
@@ -240,7 +240,7 @@ TEST_CASE("a law that judged few structures is not called kept") {
   outputs.structures = kFewStructures - 1;
   CHECK(outputs.mark() == Mark::too_few);
   CHECK(page.columns[0].cell_of(Topic::survival).mark == Mark::too_few);
-  CHECK(contains(page_markdown(page), "| too few 99 |"));
+  CHECK(contains(page_markdown(page), "| too few 99 (survives) |"));
   outputs.structures = kFewStructures;
   CHECK(outputs.mark() == Mark::kept);
 }
@@ -253,7 +253,7 @@ TEST_CASE("a topic is as strong as its weakest law") {
   set(one, "parameter-gradients", Mark::kept, 300);
   CHECK(contains(page_markdown(page), "| one | 900 | kept 300 |"));
   CHECK(contains(page_markdown(page),
-                 "- **one**: right but for stated limits, in as many structures: `one` 300;"));
+                 "- `one`: right but for stated limits, in as many structures: `one` 300;"));
   set(one, "input-gradients", Mark::kept, 47);
   CHECK(contains(page_markdown(page), "| one | 900 | too few 47 (input-gradients) |"));
   CHECK(contains(page_markdown(page), "in too few structures to say kept: `one` 47;"));

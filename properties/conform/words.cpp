@@ -185,7 +185,7 @@ std::vector<std::string> answers(const Page& page, const std::vector<Cause>& cau
       parts.push_back(fmt::format("{}, of masks, states or stated behaviour",
                                   counted(others, "further silent bug")));
     if (parts.empty()) parts.emplace_back("not judged");
-    sentences.push_back(fmt::format("**{}**: {}.", framework, fmt::join(parts, "; ")));
+    sentences.push_back(fmt::format("{}: {}.", name(framework), fmt::join(parts, "; ")));
   }
   return sentences;
 }
