@@ -15,9 +15,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 
 /// 0..n-1. Compare in two pairs of parentheses: Catch2 would print all that it is.
 std::vector<int> counting(int n) {

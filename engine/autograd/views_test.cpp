@@ -10,9 +10,7 @@
 
 namespace rematch {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "a tensor and its views are one, in any order of writes") {
   // All ways to take three steps: to one of three tensors of one memory a write, recorded or not,

@@ -25,10 +25,7 @@
 namespace rematch {
 namespace {
 
-using testing::OffloadFixture;
-using testing::Runner;
-using testing::same_bits;
-using testing::Way;
+using namespace testing;
 
 /// Where a run fails: in allocation number `allocation` of op number `op`; 0: nowhere.
 struct Failure {
@@ -46,9 +43,9 @@ struct Retried {
 
 /// Every op that draws, keeps a state or has several results, once in a region, beside a function
 /// that throws.
-class Program {
+class FailingProgram {
  public:
-  Program(const Runner& run, Failure failure) : run_(run), failure_(failure) {
+  FailingProgram(const Runner& run, Failure failure) : run_(run), failure_(failure) {
     ambient().streams = Streams(7);
     for (const Shape& shape : {Shape{2, 4}, Shape{4, 4}, Shape{4}, Shape{4}}) {
       leaves_.push_back(testing::leaf(shape, leaves_.size()));
@@ -152,20 +149,20 @@ TEST_CASE_METHOD(OffloadFixture, "an op that fails anywhere, and is tried again,
   const Runner run{testing::ways(), offload()};
   const bool autocast = GENERATE(false, true);
   const bool grouped = GENERATE(false, true);
-  const Retried plain = Program({Way::plain, offload()}, {}).train(autocast, grouped);
-  const Retried expected = Program(run, {}).train(autocast, grouped);
+  const Retried plain = FailingProgram({Way::plain, offload()}, {}).train(autocast, grouped);
+  const Retried expected = FailingProgram(run, {}).train(autocast, grouped);
   check_same(expected, plain);
   for (int op = 1; op <= expected.ops; ++op) {
     for (int allocation = 1;; ++allocation) {
       CAPTURE(static_cast<int>(run.way), autocast, op, allocation);
-      const Retried got = Program(run, {op, allocation}).train(autocast, grouped);
+      const Retried got = FailingProgram(run, {op, allocation}).train(autocast, grouped);
       if (!got.failed) break;
       check_same(got, expected);
       CHECK(got.ops == expected.ops);
       CHECK(got.saved == expected.saved);
     }
     if (op > plain.ops) continue;
-    check_same(Program({Way::plain, offload()}, {op, 1}).train(autocast, grouped), plain);
+    check_same(FailingProgram({Way::plain, offload()}, {op, 1}).train(autocast, grouped), plain);
   }
 }
 

@@ -26,16 +26,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::check_ways;
-using testing::LedgerScope;
-using testing::OffloadFixture;
-using testing::Program;
-using testing::Runner;
-using testing::tensor;
-using testing::trained;
-using testing::values_off_zero;
-using testing::variable;
-using testing::Way;
+using namespace testing;
 
 /// Output i is the product of inputs i and i + 1; one is of integers. Every second input requires
 /// grad.

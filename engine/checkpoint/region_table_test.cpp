@@ -39,8 +39,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::values_off_zero;
+using namespace testing;
 using Arguments = std::vector<double>;
 using In = const Tensors&;
 using A = const Arguments&;
