@@ -1,7 +1,6 @@
 #include "engine/ambient/ambient.h"
 
 #include <catch2/catch_test_macros.hpp>
-#include <stdexcept>
 #include <thread>
 
 #include "engine/tensor/tensor.h"
@@ -11,25 +10,6 @@ namespace rematch {
 namespace {
 
 using testing::LedgerScope;
-
-TEST_CASE_METHOD(LedgerScope, "grad mode is restored when a scope ends, also by an exception") {
-  {
-    const GradMode off(false);
-    CHECK_FALSE(ambient().grad_enabled);
-    {
-      const GradMode on(true);
-      CHECK(ambient().grad_enabled);
-    }
-    CHECK_FALSE(ambient().grad_enabled);
-  }
-  CHECK(ambient().grad_enabled);
-  try {
-    const GradMode off(false);
-    throw std::domain_error("stop");
-  } catch (const std::domain_error&) {
-    CHECK(ambient().grad_enabled);
-  }
-}
 
 TEST_CASE_METHOD(LedgerScope, "every thread has an ambient state of its own") {
   ambient().streams.seed(42);
@@ -48,17 +28,6 @@ TEST_CASE_METHOD(LedgerScope, "every thread has an ambient state of its own") {
   CHECK(seed == 0);
   CHECK(there != here);
   CHECK(ambient().streams.at(0).seed == 42);
-}
-
-TEST_CASE_METHOD(LedgerScope, "the ambient state is a value") {
-  Ambient stored = ambient();
-  ambient().streams.at(0).draw(5);
-  ambient().grad_enabled = false;
-  ambient().backward_id = 3;
-  ambient() = stored;
-  CHECK(ambient().streams.at(0).offset == 0);
-  CHECK(ambient().grad_enabled);
-  CHECK(ambient().backward_id == 0);
 }
 
 TEST_CASE("the fixture of the tests notices what a test leaves behind") {

@@ -12,8 +12,7 @@
 
 namespace rematch {
 
-using testing::AmbientSnapshot;
-using testing::LedgerScope;
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "a snapshot of the ambient state differs when any field does") {
   class Observer final : public RunObserver {

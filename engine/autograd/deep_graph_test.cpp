@@ -1,4 +1,6 @@
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <functional>
 
 #include "engine/autograd/backward.h"
 #include "engine/autograd/saved_tensor.h"
@@ -10,79 +12,50 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::variable;
+using namespace testing;
 
 // A recursive destructor needs some hundred bytes of stack a node; the usual 8 MiB end well below
 // this depth.
 constexpr int kDepth = 200000;
 
-TEST_CASE_METHOD(LedgerScope, "a chain of any length can be dropped") {
-  const Tensor x = variable({1}, {1});
-  Tensor y = x;
-  for (int i = 0; i < kDepth; ++i) y = scale(y, 1);
-  y = Tensor();
-  CHECK(ledger().live() == 8);
-}
+/// The next tensor of a chain, from the last one and the one before.
+using Link = std::function<Tensor(const Tensor& last, const Tensor& before)>;
 
-TEST_CASE_METHOD(LedgerScope,
-                 "a chain whose nodes are used twice by their successor can be dropped") {
-  const Tensor x = variable({1}, {1});
-  Tensor y = x;
-  for (int i = 0; i < kDepth; ++i) y = add(y, y);
-  y = Tensor();
-  CHECK(ledger().live() == 8);
-}
+const Link kLinks[] = {
+    [](const Tensor& y, const Tensor&) { return scale(y, 1); },
+    // Used twice by its successor, and further on.
+    [](const Tensor& y, const Tensor&) { return scale(add(y, y), 0.5); },
+    [](const Tensor& y, const Tensor& before) { return scale(add(y, before), 0.5); },
+    // Written through a view in turn.
+    [](const Tensor& y, const Tensor&) {
+      Tensor view = reshape(y, {1, 1});
+      scale_(view, 1);
+      return reshape(view, {1});
+    },
+    [](const Tensor& y, const Tensor&) { return mul(y, y); },
+};
 
-TEST_CASE_METHOD(LedgerScope,
-                 "a chain in which every node is also used further on can be dropped") {
+}  // namespace
+
+TEST_CASE_METHOD(LedgerScope, "a chain of any length and kind can be walked, and dropped") {
+  const auto same = [](const Tensor& t) { return t; };
+  FunctionHooks identity(same, same);
+  const int kind = GENERATE(0, 1, 2, 3, 4);
+  const bool walked = kind < 4 && GENERATE(false, true);
+  CAPTURE(kind, walked);
+  const HookScope scope(kind == 4 ? &identity : nullptr);
   const Tensor x = variable({1}, {1});
   Tensor before = x;
   Tensor y = scale(x, 1);
-  for (int i = 0; i < kDepth; ++i) before = std::exchange(y, add(y, before));
+  for (int i = 0; i < kDepth; ++i) before = std::exchange(y, kLinks[kind](y, before));
   before = Tensor();
-  y = Tensor();
-  CHECK(ledger().live() == 8);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a chain of writes in place, through a view, can be dropped") {
-  const Tensor x = variable({1}, {1});
-  Tensor y = scale(x, 1);
-  Tensor view = reshape(y, {1, 1});
-  for (int i = 0; i < kDepth / 10; ++i) scale_(i % 2 == 0 ? y : view, 1);
-  y = Tensor();
-  view = Tensor();
-  CHECK(ledger().live() == 8);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a chain of saved tensors behind identity hooks can be dropped") {
-  const auto same = [](const Tensor& t) { return t; };
-  FunctionHooks hooks(same, same);
-  const Tensor x = variable({1}, {1});
-  Tensor y = x;
-  {
-    const HookScope scope(&hooks);
-    for (int i = 0; i < kDepth; ++i) y = mul(y, y);
+  if (walked) {
+    backward(y);
+    CHECK(x.grad().item() == 1);
+    Tensor(x).set_grad({});
   }
   y = Tensor();
   CHECK(ledger().live() == 8);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a chain of any length can be walked") {
-  const Tensor x = variable({1}, {1});
-  Tensor y = x;
-  for (int i = 0; i < kDepth; ++i) y = scale(y, 1);
-  backward(y);
-  CHECK(x.grad().item() == 1);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a chain that branches at every node is walked once a node") {
-  const Tensor x = variable({1}, {1});
-  Tensor y = x;
-  for (int i = 0; i < 1000; ++i) y = scale(add(y, y), 0.5);
-  backward(y);
-  CHECK(x.grad().item() == 1);
-}
-
-}  // namespace
 }  // namespace rematch

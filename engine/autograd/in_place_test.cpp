@@ -9,7 +9,6 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/join.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
@@ -18,10 +17,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::Message;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 
 /// The same computation written with in-place ops and without.
 struct Pair {
@@ -41,166 +37,6 @@ void check_pair(const Pair& pair) {
   backward(std::span(&b, 1), std::span(&weights, 1));
   CHECK(same_bits(x.grad(), y.grad()));
   CHECK(x.to_vector() == std::vector<double>{1, -2, 3, -4});
-}
-
-TEST_CASE_METHOD(LedgerScope, "an in-place op gives the value and the gradient of its twin") {
-  SECTION("relu_") {
-    check_pair({[](const Tensor& x) {
-                  Tensor y = scale(x, 2);
-                  return relu_(y);
-                },
-                [](const Tensor& x) { return relu(scale(x, 2)); }});
-  }
-  SECTION("scale_") {
-    check_pair({[](const Tensor& x) {
-                  Tensor y = scale(x, 2);
-                  return scale_(y, 5);
-                },
-                [](const Tensor& x) { return scale(scale(x, 2), 5); }});
-  }
-  SECTION("add_") {
-    check_pair({[](const Tensor& x) {
-                  Tensor y = scale(x, 2);
-                  return add_(y, x);
-                },
-                [](const Tensor& x) { return add(scale(x, 2), x); }});
-  }
-  SECTION("add_ of a tensor to itself") {
-    check_pair({[](const Tensor& x) {
-                  Tensor y = scale(x, 2);
-                  return add_(y, y);
-                },
-                [](const Tensor& x) {
-                  const Tensor y = scale(x, 2);
-                  return add(y, y);
-                }});
-  }
-  SECTION("one after the other") {
-    check_pair({[](const Tensor& x) {
-                  Tensor y = scale(x, 2);
-                  scale_(y, 3);
-                  add_(y, x);
-                  return relu_(y);
-                },
-                [](const Tensor& x) { return relu(add(scale(scale(x, 2), 3), x)); }});
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "a write to a base shows in its views, in values and in gradients") {
-  SECTION("in a view made before") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  const Tensor view = reshape(base, {4});
-                  scale_(base, 5);
-                  return scale(view, 1);
-                },
-                [](const Tensor& x) { return reshape(scale(scale(x, 2), 5), {4}); }});
-  }
-  SECTION("in a view of a view") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  const Tensor view = reshape(reshape(base, {4}), {1, 4});
-                  scale_(base, 5);
-                  return scale(view, 1);
-                },
-                [](const Tensor& x) {
-                  return reshape(scale(scale(x, 2), 5), {1, 4});
-                }});
-  }
-  SECTION("in the view itself as a root") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  const Tensor view = reshape(base, {4});
-                  relu_(base);
-                  return view;
-                },
-                [](const Tensor& x) { return reshape(relu(scale(x, 2)), {4}); }});
-  }
-  SECTION("after several writes") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  const Tensor view = reshape(base, {4});
-                  scale_(base, 5);
-                  relu_(base);
-                  return scale(view, 1);
-                },
-                [](const Tensor& x) { return reshape(relu(scale(scale(x, 2), 5)), {4}); }});
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "a write to a view shows in its base and in the other views") {
-  SECTION("in the base") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  Tensor view = reshape(base, {4});
-                  relu_(view);
-                  return scale(base, 1);
-                },
-                [](const Tensor& x) { return relu(scale(x, 2)); }});
-  }
-  SECTION("in another view") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  Tensor view = reshape(base, {4});
-                  const Tensor other = reshape(base, {1, 4});
-                  relu_(view);
-                  return scale(other, 1);
-                },
-                [](const Tensor& x) {
-                  return reshape(relu(scale(x, 2)), {1, 4});
-                }});
-  }
-  SECTION("alternating between a view and its base") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  Tensor view = reshape(base, {4});
-                  scale_(view, 3);
-                  add_(base, x);
-                  scale_(view, 5);
-                  relu_(base);
-                  return view;
-                },
-                [](const Tensor& x) {
-                  return reshape(relu(scale(add(scale(scale(x, 2), 3), x), 5)), {4});
-                }});
-  }
-  SECTION("when only what is written requires grad") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = Tensor::ones({2, 2}, DType::float64);
-                  Tensor view = reshape(base, {4});
-                  add_(view, reshape(x, {4}));
-                  return base;
-                },
-                [](const Tensor& x) {
-                  return add(Tensor::ones({2, 2}, DType::float64), x);
-                }});
-  }
-  SECTION("when a view is used before and after the write") {
-    check_pair({[](const Tensor& x) {
-                  Tensor base = scale(x, 2);
-                  Tensor view = reshape(base, {4});
-                  const Tensor before = scale(view, 7);
-                  scale_(view, 3);
-                  return add(before, reshape(base, {4}));
-                },
-                [](const Tensor& x) {
-                  const Tensor y = reshape(scale(x, 2), {4});
-                  return add(scale(y, 7), scale(y, 3));
-                }});
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "a view of one of several outputs is written in place correctly") {
-  check_pair({[](const Tensor& x) {
-                auto [left, right] = split(x, 1);
-                Tensor view = reshape(right, {2});
-                scale_(view, 3);
-                return concat(left, right);
-              },
-              [](const Tensor& x) {
-                const auto [left, right] = split(x, 1);
-                return concat(left, scale(right, 3));
-              }});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a constant becomes differentiable by what is added to it in place") {

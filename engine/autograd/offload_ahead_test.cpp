@@ -14,9 +14,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::values_off_zero;
+using namespace testing;
 
 constexpr std::int64_t kBytes = 64 * 4;
 

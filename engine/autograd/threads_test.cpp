@@ -9,8 +9,7 @@
 
 namespace rematch {
 
-using testing::LedgerScope;
-using testing::variable;
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "a graph that one thread walked can be walked by the next") {
   // Both are the first pass of their thread, so that they have one number.

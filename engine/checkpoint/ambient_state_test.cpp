@@ -24,10 +24,7 @@
 namespace rematch {
 namespace {
 
-using testing::AmbientSnapshot;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::variable;
+using namespace testing;
 
 /// Notes the ambient state after each node of a backward.
 class AfterNodes final : public RunObserver {
@@ -160,31 +157,6 @@ TEST_CASE_METHOD(LedgerScope, "a backward through regions in regions leaves noth
   CHECK(nodes >= 3);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a region within a function leaves to it what a plain call would") {
-  const Kinds kinds = nestings();
-  const bool tail = GENERATE(false, true);
-  CAPTURE(kinds, tail);
-  const Unusual state;
-  Nest nest{.kinds = kinds, .tail = tail};
-  // By run and level: the state at the beginning and when the inside has returned.
-  std::vector<std::optional<AmbientSnapshot>> entered(kinds.size() + 1);
-  int returned = 0;
-  nest.begins = [&](int level) {
-    entered[static_cast<std::size_t>(level)] = AmbientSnapshot::now();
-  };
-  nest.returns = [&](int level) {
-    ++returned;
-    CHECK(apart_from_draws(AmbientSnapshot::now()) ==
-          apart_from_draws(*entered[static_cast<std::size_t>(level)]));
-  };
-  const Tensor y = sum(nest.run(nest_input()));
-  const int in_forward = returned;
-  backward(y);
-  CHECK(in_forward == static_cast<int>(kinds.size()));
-  // In the recomputations of all levels that hold another.
-  if (tail && kinds.size() > 1) CHECK(returned > in_forward);
-}
-
 TEST_CASE_METHOD(LedgerScope,
                  "a recomputation begins with what its region began with, at every level") {
   const Kinds kinds = nestings();
@@ -270,29 +242,6 @@ TEST_CASE_METHOD(LedgerScope, "an error at any level of any run leaves all as it
       CHECK(ledger().live() == live);
       ambient().streams = Streams(7);
       CHECK(same_bits(gradient_of({.kinds = kinds}), expected));
-    }
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "a backward that failed at any level can be made again") {
-  const Kinds kinds = nestings();
-  const int levels = static_cast<int>(kinds.size());
-  const Tensor expected = gradient_of({.kinds = kinds});
-  for (int level = 1; level <= levels; ++level) {
-    for (int run = 2; run <= level + 1; ++run) {
-      CAPTURE(kinds, level, run);
-      ambient().streams.seed(7);
-      Nest nest{.kinds = kinds};
-      int runs = 0;
-      nest.begins = [&](int now) {
-        if (now == level && ++runs == run) throw std::domain_error("mine");
-      };
-      Tensor x = nest_input();
-      const Tensor y = sum(nest.run(x));
-      CHECK_THROWS_AS(backward(y, {.retain_graph = true}), std::domain_error);
-      CHECK_FALSE(x.grad().defined());
-      backward(y);
-      CHECK(same_bits(x.grad(), expected));
     }
   }
 }

@@ -14,24 +14,8 @@
 #include "engine/testing/values.h"
 
 namespace rematch {
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::variable;
 
-TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside may run in a group") {
-  const Tensor x = variable({0.5, 2}, {2});
-  const Function f = [](const Tensors& in) -> Tensors {
-    const Tensors inner{sum(tanh(in[0]))};
-    return {mul(tanh(in[0]), grad(inner, in)[0])};
-  };
-  const Tensor plain = sum(f({x})[0]);
-  backward(plain);
-  const Tensor expected = x.grad().clone();
-  Tensor(x).set_grad({});
-  const BackwardGroup group;
-  backward(sum(checkpoint(f, {x})[0]));
-  CHECK(same_bits(x.grad(), expected));
-}
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope,
                  "recomputed tensors that others keep are theirs once they have served") {
@@ -68,20 +52,6 @@ TEST_CASE_METHOD(LedgerScope,
     CHECK(ledger().live() == before - 2 * 16 + 2 * 16 + x.grad().bytes());
   }
   CHECK(ledger().live(Tag::temporaries) == 2 * 16 + x.bytes());
-}
-
-TEST_CASE_METHOD(LedgerScope, "nothing is recomputed for a part of the graph that is gone") {
-  const Tensor x = variable({0.5, -1}, {2});
-  Tensors outputs = checkpoint(
-      [](const Tensors& in) -> Tensors {
-        return {tanh(in[0]), tanh(sigmoid(in[0])), scale(in[0], 2)};
-      },
-      {x});
-  outputs[1] = Tensor();
-  const BackwardGroup group;
-  // The group would keep it for a later backward.
-  backward(sum(outputs[0]), {.retain_graph = true});
-  CHECK(ledger().live(Tag::saved) == x.bytes());
 }
 
 TEST_CASE_METHOD(LedgerScope, "each pass within a pass over one checkpoint recomputes it") {

@@ -1,10 +1,7 @@
 // A cache of casts must not change a recomputation, which may find it warmer or colder than the
 // forward did: no op is added or dropped, no other tensor is saved, no memory is kept.
-#include <array>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
-#include <catch2/matchers/catch_matchers.hpp>
-#include <catch2/matchers/catch_matchers_string.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,11 +19,7 @@
 namespace rematch {
 namespace {
 
-using testing::leaf;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 
 /// Two linears that share a weight, and a third of its own.
 struct Tied {
@@ -42,61 +35,6 @@ struct Tied {
 };
 
 }  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "a cache tells the casts of many parameters, and versions, apart") {
-  const auto downcast = [](std::size_t i) {
-    return tensor({static_cast<double>(i % 256)}, {1}, DType::bfloat16);
-  };
-  const std::size_t n = GENERATE(2U, 257U, 65537U);
-  Tensors parameters;
-  CastCache cache;
-  for (std::size_t i = 0; i < n; ++i) {
-    parameters.push_back(tensor({1}, {1}, DType::float32));
-    cache.put(parameters.back(), downcast(i));
-  }
-  CHECK(cache.size() == n);
-  for (std::size_t i = 0; i < n; i += 2) parameters[i].storage()->bump_version();
-  for (std::size_t i = 0; i < n; ++i) {
-    const Tensor found = cache.find(parameters[i]);
-    if (found.defined() != (i % 2 == 1)) FAIL("parameter " << i);
-    if (found.defined() && !same_bits(found, downcast(i))) FAIL("parameter " << i);
-    // By its storage, whichever tensor shows that.
-    if (cache.find(parameters[i].detach()).defined() != found.defined()) FAIL("parameter " << i);
-    if (cache.find(parameters[i].clone()).defined()) FAIL("a copy of parameter " << i);
-  }
-  for (std::size_t i = 0; i < n; i += 2) cache.put(parameters[i], downcast(i + 1));
-  for (std::size_t i = 0; i < n; i += 2) {
-    if (!same_bits(cache.find(parameters[i]), downcast(i + 1))) FAIL("parameter " << i);
-  }
-  // In place of the earlier version.
-  CHECK(cache.size() == n);
-  cache.clear();
-  for (const Tensor& p : parameters) {
-    if (cache.find(p).defined()) FAIL("what was cleared is found");
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a recomputation casts again what its cache does not hold, and no more") {
-  const bool reentrant = GENERATE(false, true);
-  CheckpointOptions options;
-  options.reentrant = reentrant;
-  options.early_stop = false;
-  const auto allocations_of_backward = [&](bool cache, bool inside) {
-    Tied net;
-    std::optional<AutocastScope> scope(std::in_place, true, cache);
-    const Tensor loss = sum(checkpoint(net.function(), {net.x}, options)[0]);
-    if (!inside) scope.reset();
-    const std::int64_t before = ledger().allocations();
-    backward(loss);
-    return ledger().allocations() - before;
-  };
-  const std::int64_t warm = allocations_of_backward(true, true);
-  // Two weights; without a cache three uses.
-  CHECK(allocations_of_backward(true, false) == warm + 2);
-  CHECK(allocations_of_backward(false, true) == warm + 3);
-  CHECK(allocations_of_backward(false, false) == warm + 3);
-}
 
 TEST_CASE_METHOD(LedgerScope, "kept results are found by the index that the forward gave them") {
   // pytorch/pytorch#193338: there a cast is an op, the cache was warm in the forward and cold in
@@ -129,18 +67,6 @@ TEST_CASE_METHOD(LedgerScope, "kept results are found by the index that the forw
   CHECK(asked == std::vector<std::string>{"linear 0", "tanh 0", "linear 1", "tanh 1", "linear 2"});
 }
 
-TEST_CASE_METHOD(LedgerScope, "results kept under autocast are kept in bfloat16") {
-  CheckpointOptions options;
-  options.policy = [](const OpInstance& op) {
-    return op.op == "linear" ? Keep::must_save : Keep::must_recompute;
-  };
-  Tied net;
-  const AutocastScope scope;
-  const Tensors y = checkpoint(net.function(), {net.x}, options);
-  // The input is a leaf, which counts as what it is.
-  CHECK(ledger().live(Tag::saved) == 3 * (2 * 3 * 4) + net.x.bytes());
-}
-
 TEST_CASE_METHOD(LedgerScope,
                  "a recomputation within a live scope of other settings has its own cache") {
   const bool reentrant = GENERATE(false, true);
@@ -165,37 +91,6 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(seen != ambient().autocast.cache);
   CHECK(seen->size() == 0);
   CHECK(ambient().autocast.cache_enabled == cache_around);
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "autocast and its cache are as they were after a recomputation that throws") {
-  CheckpointOptions options;
-  options.reentrant = GENERATE(false, true);
-  options.early_stop = false;
-  const bool inside = GENERATE(false, true);
-  Tied net;
-  int calls = 0;
-  const Function f = [&](const Tensors& in) -> Tensors {
-    const AutocastScope nested(true, false);
-    Tensors y = net.function()(in);
-    if (++calls == 2) throw std::runtime_error("the function gave up");
-    return y;
-  };
-  {
-    Tensor loss;
-    std::optional<AutocastScope> scope(std::in_place);
-    loss = sum(checkpoint(f, {net.x}, options)[0]);
-    if (!inside) scope.reset();
-    const Autocast before = ambient().autocast;
-    const std::size_t cached = inside ? before.cache->size() : 0;
-    CHECK_THROWS_WITH(backward(loss), "the function gave up");
-    CHECK(ambient().autocast.same_settings(before));
-    CHECK(ambient().autocast.enabled == inside);
-    CHECK(ambient().autocast.cache == before.cache);
-    if (inside) CHECK(before.cache->size() == cached);
-  }
-  CHECK(ledger().live(Tag::temporaries) + ledger().live(Tag::saved) ==
-        net.shared.bytes() + net.own.bytes() + net.x.bytes());
 }
 
 TEST_CASE_METHOD(LedgerScope,

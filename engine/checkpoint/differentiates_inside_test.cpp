@@ -3,16 +3,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <functional>
-#include <optional>
 #include <stdexcept>
 #include <vector>
 
-#include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/testing/ambient_snapshot.h"
 #include "engine/testing/ledger_scope.h"
@@ -21,10 +18,7 @@
 namespace rematch {
 namespace {
 
-using testing::AmbientSnapshot;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::variable;
+using namespace testing;
 
 /// How a function is called.
 enum class Call { plain, non_reentrant, reentrant, nested, nested_reentrant };
@@ -168,45 +162,6 @@ TEST_CASE_METHOD(LedgerScope, "a function may differentiate through regions insi
           partial);
   check_same(train(outer, inner, passes, {.early_stop = early_stop}, partial),
              train(Call::plain, Call::plain, passes, {}));
-}
-
-TEST_CASE_METHOD(LedgerScope, "passes inside take autocast from where their forwards were") {
-  const Call outer = outer_calls();
-  const Call inner = inner_calls();
-  // Around the function, around the forward in it, and around the backward in it.
-  const bool around = GENERATE(false, true);
-  const bool forward = GENERATE(false, true);
-  const bool backwards = GENERATE(false, true);
-  CAPTURE(static_cast<int>(outer), static_cast<int>(inner), around, forward, backwards);
-  const auto run = [&](Call o, Call i) {
-    const Tensor w = variable({0.75, -0.3, 0.6, 1.1}, {2, 2}, DType::float32);
-    const Function product = [&](const Tensors& in) -> Tensors {
-      return {tanh(linear(tanh(in[0]), w))};
-    };
-    const Function f = [&](const Tensors& in) -> Tensors {
-      const GradMode on(true);
-      Tensor leaf = in[0].detach().set_requires_grad(true);
-      Tensor y;
-      {
-        const AutocastScope scope(forward);
-        y = sum(call(i, product, leaf, {}));
-      }
-      {
-        const AutocastScope scope(backwards);
-        const AmbientSnapshot before = AmbientSnapshot::now();
-        backward(y);
-        CHECK(AmbientSnapshot::now() == before);
-      }
-      return {mul(tanh(in[0]), leaf.grad().detach())};
-    };
-    const Tensor x = variable({-0.5, -0.25}, {1, 2}, DType::float32);
-    std::optional<AutocastScope> scope(std::in_place, around);
-    const Tensor y = sum(call(o, f, x, {}));
-    scope.reset();
-    backward(y);
-    return x.grad();
-  };
-  CHECK(same_bits(run(outer, inner), run(Call::plain, Call::plain)));
 }
 
 TEST_CASE_METHOD(LedgerScope, "an error in a pass inside a function leaves it as it was") {

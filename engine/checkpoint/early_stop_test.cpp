@@ -15,10 +15,8 @@
 #include "engine/testing/values.h"
 
 namespace rematch {
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::tensor;
-using testing::variable;
+
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "inside a reentrant checkpoint the scope around backward counts") {
   // The inside records in the recomputation alone, see EarlyStop.
@@ -71,29 +69,6 @@ TEST_CASE_METHOD(LedgerScope, "inside a non-reentrant checkpoint the scope aroun
   // The forward, the recomputation of what is around, and that of the inside if it does not stop
   // early.
   CHECK(tails == 2 + (around_forward ? 1 : 0));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a recomputation runs no op after the one that saves last") {
-  // Work of a layer after its last save, in the forward or in the recomputation.
-  enum class Tail { nothing, op, clone };
-  const Tail forward = GENERATE(Tail::nothing, Tail::op, Tail::clone);
-  const Tail recomputation = GENERATE(Tail::op, Tail::clone);
-  int runs = 0;
-  int tails = 0;
-  const Function layer = [&](const Tensors& in) -> Tensors {
-    const Tail tail = runs++ == 0 ? forward : recomputation;
-    const Tensor y = tanh(in[0]);
-    const Tensor z = tail == Tail::nothing ? y : tail == Tail::op ? add(y, y) : y.clone();
-    if (runs > 1) ++tails;
-    return {tail == Tail::op ? z : y};
-  };
-  const Tensor x = variable({0.5}, {1});
-  const Tensor loss =
-      checkpoint_sequential(std::array{layer}, 1, {x}, LastSegment::checkpointed)[0];
-  backward(loss);
-  CHECK(runs == 2);
-  CHECK(tails == 0);
-  CHECK(ledger().live(Tag::saved) == 0);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what a layer does beside its ops ends with the last save, or it") {
@@ -155,6 +130,29 @@ TEST_CASE_METHOD(LedgerScope, "a draw that a recomputation does not come to move
   const auto before = ambient().streams.states();
   backward(loss);
   CHECK(ambient().streams.states() == before);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a recomputation runs no op after the one that saves last") {
+  // Work of a layer after its last save, in the forward or in the recomputation.
+  enum class Tail { nothing, op, clone };
+  const Tail forward = GENERATE(Tail::nothing, Tail::op, Tail::clone);
+  const Tail recomputation = GENERATE(Tail::op, Tail::clone);
+  int runs = 0;
+  int tails = 0;
+  const Function layer = [&](const Tensors& in) -> Tensors {
+    const Tail tail = runs++ == 0 ? forward : recomputation;
+    const Tensor y = tanh(in[0]);
+    const Tensor z = tail == Tail::nothing ? y : tail == Tail::op ? add(y, y) : y.clone();
+    if (runs > 1) ++tails;
+    return {tail == Tail::op ? z : y};
+  };
+  const Tensor x = variable({0.5}, {1});
+  const Tensor loss =
+      checkpoint_sequential(std::array{layer}, 1, {x}, LastSegment::checkpointed)[0];
+  backward(loss);
+  CHECK(runs == 2);
+  CHECK(tails == 0);
+  CHECK(ledger().live(Tag::saved) == 0);
 }
 
 }  // namespace rematch

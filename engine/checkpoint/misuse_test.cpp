@@ -22,7 +22,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 using testing::LedgerScope;
 
-Tensor variable(std::vector<double> values) {
+Tensor row(std::vector<double> values) {
   const Shape shape{static_cast<std::int64_t>(values.size())};
   return Tensor::from(values, shape).set_requires_grad(true);
 }
@@ -39,7 +39,7 @@ TEST_CASE_METHOD(LedgerScope,
   const bool reentrant = GENERATE(false, true);
   CheckpointOptions options{.reentrant = reentrant};
   options.mechanics = &mechanics;
-  Tensor x = variable({1, 2});
+  Tensor x = row({1, 2});
   const Function f = [](const Tensors& in) -> Tensors { return {mul(in[0], in[0])}; };
   const Tensor y = sum(checkpoint(f, {x}, options)[0]);
   const std::vector<Generator> before = ambient().streams.states();
@@ -47,15 +47,6 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK_FALSE(ambient().recomputing);
   CHECK(ambient().grad_enabled);
   CHECK(ambient().streams.states() == before);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a random layer with a stream that is not there says so") {
-  const Tensor x = variable({1, 2});
-  for (const int stream : {1, -1, 70000}) {
-    CHECK_THROWS_WITH(
-        dropout(x, 0.5, {.train = true, .stream = stream}),
-        ContainsSubstring("a position below 1 expected, got " + std::to_string(stream)));
-  }
 }
 
 TEST_CASE_METHOD(LedgerScope,
@@ -92,7 +83,7 @@ TEST_CASE("frozen checkpoints are counted from none, on each thread by itself") 
 }
 
 TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, however deep it lies") {
-  const Tensor x = variable({1, 2, 3, 4});
+  const Tensor x = row({1, 2, 3, 4});
   Tensor kept;
   const int known = GENERATE(0, 1, 2, 3);
   const Function f = [&](const Tensors& in) -> Tensors {
@@ -111,29 +102,6 @@ TEST_CASE_METHOD(LedgerScope, "a view of what is known elsewhere is sealed, howe
   } else {
     CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
   }
-}
-
-TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten behind autograd") {
-  Tensor x = variable({1, 2, 3, 4});
-  Tensor w = variable({3, 4});
-  const Tensor h = scale(x, 1);
-  const Function captured = [&](const Tensors& in) -> Tensors { return {w, sum(in[0])}; };
-  const Function view = [](const Tensors& in) -> Tensors { return {reshape(in[0], {2, 2})}; };
-  const Function identity = [](const Tensors& in) -> Tensors { return {in[0]}; };
-  for (const Function& f : {captured, view, identity}) {
-    Tensor y = checkpoint(f, {h}, {.reentrant = true})[0];
-    CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
-    Tensor seen_from = reshape(y, {1, y.elements()});
-    CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
-  }
-  CHECK(w.to_vector() == std::vector<double>{3, 4});
-  // A tensor that the function made may be overwritten.
-  Tensor own = checkpoint(
-      [](const Tensors& in) -> Tensors {
-        return {reshape(tanh(in[0]), {2, 2})};
-      },
-      {h}, {.reentrant = true})[0];
-  CHECK_NOTHROW(relu_(own));
 }
 
 TEST_CASE_METHOD(LedgerScope, "a reentrant checkpoint looks at every input and every output") {
@@ -172,7 +140,7 @@ TEST_CASE_METHOD(LedgerScope, "a reentrant checkpoint looks at every input and e
 TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused by name") {
   Tensor nothing;
   CHECK_THROWS_WITH(relu_(nothing), ContainsSubstring("undefined"));
-  const Tensor x = variable({1});
+  const Tensor x = row({1});
   CHECK_THROWS_WITH(x.at(1), ContainsSubstring("an element below 1 expected, got 1"));
   for (const bool reentrant : {false, true}) {
     for (const std::size_t missing : {0, 1, 2}) {
@@ -191,7 +159,7 @@ TEST_CASE_METHOD(LedgerScope, "undefined tensors and empty functions are refused
 TEST_CASE_METHOD(LedgerScope, "a module that is checkpointed without its input says what to do") {
   const bool reentrant = GENERATE(false, true);
   nn::Activation layer(nn::ActivationKind::relu);
-  const Tensor x = variable({1, 2});
+  const Tensor x = row({1, 2});
   CHECK_THROWS_WITH(
       checkpoint(layer.function(), {}, {.reentrant = reentrant}),
       "[Module] one input expected, got 0; hand it to checkpoint() with the function: "
@@ -199,6 +167,38 @@ TEST_CASE_METHOD(LedgerScope, "a module that is checkpointed without its input s
   CHECK_THROWS_WITH(checkpoint(layer.function(), {x, x}, {.reentrant = reentrant}),
                     ContainsSubstring("one input expected, got 2"));
   CHECK_NOTHROW(checkpoint(layer.function(), {x}, {.reentrant = reentrant}));
+}
+
+TEST_CASE_METHOD(LedgerScope, "a random layer with a stream that is not there says so") {
+  const Tensor x = row({1, 2});
+  for (const int stream : {1, -1, 70000}) {
+    CHECK_THROWS_WITH(
+        dropout(x, 0.5, {.train = true, .stream = stream}),
+        ContainsSubstring("a position below 1 expected, got " + std::to_string(stream)));
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "an output that shares memory is not overwritten behind autograd") {
+  Tensor x = row({1, 2, 3, 4});
+  Tensor w = row({3, 4});
+  const Tensor h = scale(x, 1);
+  const Function captured = [&](const Tensors& in) -> Tensors { return {w, sum(in[0])}; };
+  const Function view = [](const Tensors& in) -> Tensors { return {reshape(in[0], {2, 2})}; };
+  const Function identity = [](const Tensors& in) -> Tensors { return {in[0]}; };
+  for (const Function& f : {captured, view, identity}) {
+    Tensor y = checkpoint(f, {h}, {.reentrant = true})[0];
+    CHECK_THROWS_WITH(scale_(y, 5), ContainsSubstring("shares its memory"));
+    Tensor seen_from = reshape(y, {1, y.elements()});
+    CHECK_THROWS_WITH(scale_(seen_from, 5), ContainsSubstring("shares its memory"));
+  }
+  CHECK(w.to_vector() == std::vector<double>{3, 4});
+  // A tensor that the function made may be overwritten.
+  Tensor own = checkpoint(
+      [](const Tensors& in) -> Tensors {
+        return {reshape(tanh(in[0]), {2, 2})};
+      },
+      {h}, {.reentrant = true})[0];
+  CHECK_NOTHROW(relu_(own));
 }
 
 }  // namespace rematch

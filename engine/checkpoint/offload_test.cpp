@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "engine/autograd/backward.h"
+#include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/dropout.h"
@@ -16,9 +17,7 @@
 namespace rematch {
 namespace {
 
-using testing::OffloadFixture;
-using testing::same_bits;
-using testing::values_off_zero;
+using namespace testing;
 
 constexpr std::int64_t kFloat = 4;
 
@@ -153,144 +152,12 @@ TEST_CASE_METHOD(OffloadFixture,
   check_same(net.gradients(), expected_gradients(plan, reentrant));
 }
 
-TEST_CASE_METHOD(OffloadFixture,
-                 "an input of a segment that is no tensor of the graph is offloaded") {
-  const bool reentrant = GENERATE(false, true);
-  Net net;
-  net.x.storage()->set_tag(Tag::temporaries);
-  Tensor y;
-  {
-    const OffloadScope scope(offload());
-    y = checkpoint(net.layer(0), {net.x}, variant(reentrant))[0];
-  }
-  CHECK(host().live() == 3 * 5 * kFloat);
-  backward(sum(y));
-}
-
-TEST_CASE_METHOD(OffloadFixture, "segment inputs leave the host as their segments are walked") {
-  const bool reentrant = GENERATE(false, true);
-  Net net;
-  std::vector<std::int64_t> live;
-  const auto note = [&](const Tensor&) {
-    live.push_back(host().live());
-    return Tensor();
-  };
-  Tensor y;
-  {
-    const OffloadScope scope(offload());
-    y = net.x;
-    for (std::size_t i = 0; i < 4; ++i) {
-      y = checkpoint(net.layer(i), {y}, variant(reentrant))[0];
-      y.register_hook(note);
-    }
-  }
-  backward(sum(y));
-  constexpr std::int64_t kRow = 3 * kFloat;
-  CHECK(live == std::vector<std::int64_t>{17 * kRow, 10 * kRow, 6 * kRow, 0});
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a graph that is kept keeps its copies for the next backward") {
-  const bool reentrant = GENERATE(false, true);
-  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
-  CAPTURE(reentrant, static_cast<int>(plan));
-  Net net;
-  const Tensor y = sum(offloaded_forward(offload(), net, plan, reentrant));
-  backward(y, {.retain_graph = true});
-  CHECK(host().live() == offloaded_bytes(plan));
-  CHECK(ledger().live(Tag::saved) == 0);
-  backward(y);
-  CHECK(host().live() == 0);
-  CHECK(host().total() == offloaded_bytes(plan));
-  check_same(net.gradients(), expected_gradients(plan, reentrant, 2));
-}
-
-TEST_CASE_METHOD(OffloadFixture,
-                 "a partial backward through segments gives the bits it gives plain") {
-  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
-  Net net;
-  ambient().streams.seed(5);
-  Tensor y = sum(forward(net, plan, false));
-  const Tensors want = grad(std::span(&y, 1), net.weights);
-  y = sum(offloaded_forward(offload(), net, plan, false));
-  check_same(grad(std::span(&y, 1), net.weights), want);
-}
-
 TEST_CASE_METHOD(OffloadFixture, "a backward that a reentrant segment refuses leaves the copies") {
   Net net;
   const Tensor y = sum(offloaded_forward(offload(), net, Plan::pairs, true));
   CHECK_THROWS_AS(grad(std::span(&y, 1), std::span(&net.x, 1)), std::invalid_argument);
   CHECK(host().live() == offloaded_bytes(Plan::pairs));
   CHECK(ledger().live(Tag::saved) == 0);
-}
-
-TEST_CASE_METHOD(OffloadFixture,
-                 "a segment's input that is written later is recomputed as it was") {
-  const bool reentrant = GENERATE(false, true);
-  Net net;
-  Tensor y;
-  {
-    ambient().streams.seed(5);
-    const OffloadScope scope(offload());
-    Tensor h = net.layer(0)({net.x})[0];
-    y = checkpoint(net.layer(1), {h}, variant(reentrant))[0];
-    const GradMode off(false);
-    scale_(h, 3);
-  }
-  backward(sum(y));
-  const Tensors got = net.gradients();
-
-  Net plain;
-  ambient().streams.seed(5);
-  backward(sum(plain.layer(1)(plain.layer(0)({plain.x}))[0]));
-  check_same(got, plain.gradients());
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a backward that a recomputation broke off can be made again") {
-  const bool reentrant = GENERATE(false, true);
-  Net net;
-  const Tensor y = sum(offloaded_forward(offload(), net, Plan::pairs, reentrant));
-  net.throw_at = net.calls + 2;
-  CHECK_THROWS_AS(backward(y, {.retain_graph = true}), std::domain_error);
-  CHECK(host().live() == offloaded_bytes(Plan::pairs));
-  net.x.set_grad({});
-  for (Tensor& w : net.weights) w.set_grad({});
-  backward(y);
-  check_same(net.gradients(), expected_gradients(Plan::pairs, reentrant));
-}
-
-TEST_CASE_METHOD(OffloadFixture,
-                 "an offload within a segment takes what each recomputation saves") {
-  const bool reentrant = GENERATE(false, true);
-  Net net;
-  const Function f = [&](const Tensors& in) -> Tensors {
-    const OffloadScope scope(offload());
-    return net.layer(1)(net.layer(0)(in));
-  };
-  ambient().streams.seed(5);
-  const Tensor y = checkpoint(f, {net.x}, variant(reentrant))[0];
-  // The masks of two layers, both of tanh's outputs, and what the second is made from. The
-  // reentrant forward records nothing.
-  CHECK(host().live() == (reentrant ? 0 : 3 * (6 * kFloat + 6 + 6 * kFloat + 4 * kFloat + 4)));
-  backward(sum(y));
-  const Tensors got = net.gradients();
-
-  Net plain;
-  ambient().streams.seed(5);
-  backward(sum(plain.layer(1)(plain.layer(0)({plain.x}))[0]));
-  check_same(got, plain.gradients());
-}
-
-TEST_CASE_METHOD(OffloadFixture, "a backward under the offload's scope gives the same bits") {
-  const bool reentrant = GENERATE(false, true);
-  const Plan plan = GENERATE(Plan::each, Plan::pairs, Plan::between, Plan::nested);
-  Net net;
-  {
-    ambient().streams.seed(5);
-    const OffloadScope scope(offload());
-    backward(sum(forward(net, plan, reentrant)));
-    CHECK(host().live() == 0);
-  }
-  check_same(net.gradients(), expected_gradients(plan, reentrant));
 }
 
 TEST_CASE("out of memory at any allocation of either memory leaves nothing in both") {

@@ -20,9 +20,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::variable;
+using namespace testing;
 
 /// A chain of segments of two branches, with a weight each; counts their runs.
 struct Chain {
@@ -89,55 +87,6 @@ TEST_CASE_METHOD(LedgerScope, "grad() recomputes the segments behind its input, 
     chain.forget();
   }
   for (const Tensor& w : chain.weights) CHECK_FALSE(w.grad().defined());
-}
-
-TEST_CASE_METHOD(LedgerScope, "a partial pass leaves no recomputed tensor behind") {
-  const std::size_t n = GENERATE(1U, 2U, 5U, 17U);
-  Chain chain(n, true);
-  const std::int64_t saved = ledger().live(Tag::saved);
-  const std::int64_t live = ledger().live();
-  for (std::size_t i = 0; i < n; ++i) {
-    CAPTURE(n, i);
-    grad(Tensors{chain.loss}, Tensors{chain.weights[i]}, {}, true);
-    CHECK(ledger().live(Tag::saved) == saved);
-    CHECK(ledger().live() == live);
-  }
-  backward(chain.loss);
-  CHECK(ledger().live(Tag::saved) == 0);
-}
-
-TEST_CASE_METHOD(LedgerScope, "partial passes with many inputs, and those after them, agree") {
-  const std::size_t n = GENERATE(2U, 5U, 17U, 65U);
-  Chain chain(n, true);
-  Chain plain(n, false);
-  const auto all = [](const Chain& c) {
-    Tensors inputs = c.boundaries;
-    inputs.insert(inputs.end(), c.weights.begin(), c.weights.end());
-    return inputs;
-  };
-  const Tensors got = grad(Tensors{chain.loss}, all(chain), {}, true);
-  const Tensors expected = grad(Tensors{plain.loss}, all(plain), {}, true);
-  for (std::size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], expected[i]));
-  CHECK(chain.runs == recomputed(n, 0, 1));
-  // Into every other weight alone, and then into all.
-  for (Chain* c : {&chain, &plain}) {
-    Tensors some;
-    for (std::size_t i = 1; i < n; i += 2) some.push_back(c->weights[i]);
-    backward(c->loss, {.retain_graph = true, .inputs = some});
-  }
-  std::vector<int> runs = recomputed(n, 0, 1);
-  for (std::size_t i = 1; i < n; ++i) ++runs[i];
-  CHECK(chain.runs == runs);
-  for (std::size_t i = 0; i < n; ++i) {
-    CHECK(chain.weights[i].grad().defined() == (i % 2 == 1));
-    CHECK(same_bits(chain.weights[i].grad(), plain.weights[i].grad()));
-  }
-  backward(chain.loss);
-  backward(plain.loss);
-  for (std::size_t i = 0; i < n; ++i) {
-    CHECK(same_bits(chain.weights[i].grad(), plain.weights[i].grad()));
-  }
-  CHECK(same_bits(chain.boundaries[0].grad(), plain.boundaries[0].grad()));
 }
 
 TEST_CASE_METHOD(LedgerScope, "partial passes of one group recompute each segment once in all") {

@@ -9,8 +9,7 @@
 
 namespace rematch {
 
-using testing::LedgerScope;
-using testing::variable;
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "an unused output is gone before its recomputation is walked") {
   const Tensor x = variable({0.5, -1}, {2});

@@ -13,13 +13,9 @@
 #include "engine/testing/values.h"
 
 namespace rematch {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::LedgerScope;
-using testing::x22;
-
-}  // namespace
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope,
                  "ops that a recomputation adds or leaves out at its end are noticed, if any are") {

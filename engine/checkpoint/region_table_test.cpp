@@ -39,9 +39,10 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::values_off_zero;
+using namespace testing;
 using Arguments = std::vector<double>;
+using In = const Tensors&;
+using A = const Arguments&;
 
 struct TableOp {
   std::string name;
@@ -49,7 +50,7 @@ struct TableOp {
   std::vector<Shape> operands;
   /// Choices for each argument; the forward takes the first.
   std::vector<Arguments> arguments;
-  std::function<Tensor(const Tensors& in, const Arguments& a)> apply;
+  std::function<Tensor(In in, A a)> apply;
   /// The last operand is of integers.
   bool integers = false;
 };
@@ -71,111 +72,71 @@ Tensor own(const Tensor& x, const Write& write) {
 // A state that evaluation reads is an operand. A state that an op moves on (kv_cache,
 // delayed_scaling) comes from the forward's log in a recomputation, whatever that one is given.
 const std::vector<TableOp> kOps{
-    {"relu", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return relu(in[0]); }},
-    {"gelu", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return gelu(in[0]); }},
-    {"silu", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return silu(in[0]); }},
-    {"tanh", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return tanh(in[0]); }},
-    {"sigmoid", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return sigmoid(in[0]); }},
-    {"softmax", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return softmax(in[0]); }},
-    {"leaky_relu",
-     {{2, 3}},
-     {{0.25, 0.5}},
-     [](const Tensors& in, const Arguments& a) { return leaky_relu(in[0], a[0]); }},
-    {"add",
-     {{2, 3}, {2, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return add(in[0], in[1]); }},
-    {"mul",
-     {{2, 3}, {2, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return mul(in[0], in[1]); }},
-    {"scale",
-     {{2, 3}},
-     {{2, 3, -2}},
-     [](const Tensors& in, const Arguments& a) { return scale(in[0], a[0]); }},
-    {"relu_",
-     {{2, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return own(in[0], [](Tensor& y) { relu_(y); }); }},
+    {"relu", {{2, 3}}, {}, [](In in, A) { return relu(in[0]); }},
+    {"gelu", {{2, 3}}, {}, [](In in, A) { return gelu(in[0]); }},
+    {"silu", {{2, 3}}, {}, [](In in, A) { return silu(in[0]); }},
+    {"tanh", {{2, 3}}, {}, [](In in, A) { return tanh(in[0]); }},
+    {"sigmoid", {{2, 3}}, {}, [](In in, A) { return sigmoid(in[0]); }},
+    {"softmax", {{2, 3}}, {}, [](In in, A) { return softmax(in[0]); }},
+    {"leaky_relu", {{2, 3}}, {{0.25, 0.5}}, [](In in, A a) { return leaky_relu(in[0], a[0]); }},
+    {"add", {{2, 3}, {2, 3}}, {}, [](In in, A) { return add(in[0], in[1]); }},
+    {"mul", {{2, 3}, {2, 3}}, {}, [](In in, A) { return mul(in[0], in[1]); }},
+    {"scale", {{2, 3}}, {{2, 3, -2}}, [](In in, A a) { return scale(in[0], a[0]); }},
+    {"relu_", {{2, 3}}, {}, [](In in, A) { return own(in[0], [](Tensor& y) { relu_(y); }); }},
     {"add_",
      {{2, 3}, {2, 3}},
      {},
-     [](const Tensors& in, const Arguments&) {
-       return own(in[0], [&](Tensor& y) { add_(y, in[1]); });
-     }},
+     [](In in, A) { return own(in[0], [&](Tensor& y) { add_(y, in[1]); }); }},
     {"scale_",
      {{2, 3}},
      {{2, 3, -2}},
-     [](const Tensors& in, const Arguments& a) {
-       return own(in[0], [&](Tensor& y) { scale_(y, a[0]); });
-     }},
+     [](In in, A a) { return own(in[0], [&](Tensor& y) { scale_(y, a[0]); }); }},
     {"reshape",
      {{2, 3}},
      {{6, 3, 1}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        return sum(reshape(in[0], {6 / whole(a[0]), whole(a[0])}));
      }},
-    {"hooked",
-     {{2, 3}},
-     {{2, 3, -2}},
-     [](const Tensors& in, const Arguments& a) { return hooked(in[0], a[0]); }},
-    {"sum", {{2, 3}}, {}, [](const Tensors& in, const Arguments&) { return sum(in[0]); }},
+    {"hooked", {{2, 3}}, {{2, 3, -2}}, [](In in, A a) { return hooked(in[0], a[0]); }},
+    {"sum", {{2, 3}}, {}, [](In in, A) { return sum(in[0]); }},
     {"concat",
      {{2, 2}, {2, 2}},
      {{1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return sum(concat(in[0], in[1], static_cast<int>(a[0])));
-     }},
+     [](In in, A a) { return sum(concat(in[0], in[1], static_cast<int>(a[0]))); }},
     {"split",
      {{4, 4}},
      {{1, 2, 3}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return sum(split(in[0], whole(a[0]), static_cast<int>(a[1]))[0]);
-     }},
-    {"flatten",
-     {{2, 3, 2}},
-     {},
-     [](const Tensors& in, const Arguments&) { return flatten(in[0]); }},
-    {"linear",
-     {{2, 3}, {4, 3}, {4}},
-     {},
-     [](const Tensors& in, const Arguments&) { return linear(in[0], in[1], in[2]); }},
+     [](In in, A a) { return sum(split(in[0], whole(a[0]), static_cast<int>(a[1]))[0]); }},
+    {"flatten", {{2, 3, 2}}, {}, [](In in, A) { return flatten(in[0]); }},
+    {"linear", {{2, 3}, {4, 3}, {4}}, {}, [](In in, A) { return linear(in[0], in[1], in[2]); }},
     {"conv2d",
      {{1, 2, 5, 5}, {2, 2, 2, 2}, {2}},
      {{1, 2}, {0, 1}},
-     [](const Tensors& in, const Arguments& a) {
-       return sum(conv2d(in[0], in[1], in[2], whole(a[0]), whole(a[1])));
-     }},
+     [](In in, A a) { return sum(conv2d(in[0], in[1], in[2], whole(a[0]), whole(a[1]))); }},
     {"max_pool2d",
      {{1, 1, 6, 6}},
      {{3, 2}, {2, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return sum(max_pool2d(in[0], whole(a[0]), whole(a[1]), whole(a[2])));
-     }},
+     [](In in, A a) { return sum(max_pool2d(in[0], whole(a[0]), whole(a[1]), whole(a[2]))); }},
     {"avg_pool2d",
      {{1, 1, 6, 6}},
      {{3, 2}, {2, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return sum(avg_pool2d(in[0], whole(a[0]), whole(a[1]), whole(a[2])));
-     }},
+     [](In in, A a) { return sum(avg_pool2d(in[0], whole(a[0]), whole(a[1]), whole(a[2]))); }},
     {"layer_norm",
      {{2, 3}, {3}, {3}},
      {{1e-5, 1e-6}},
-     [](const Tensors& in, const Arguments& a) { return layer_norm(in[0], in[1], in[2], a[0]); }},
+     [](In in, A a) { return layer_norm(in[0], in[1], in[2], a[0]); }},
     {"rms_norm",
      {{2, 3}, {3}},
      {{1e-5, 1e-6}},
-     [](const Tensors& in, const Arguments& a) { return rms_norm(in[0], in[1], a[0]); }},
+     [](In in, A a) { return rms_norm(in[0], in[1], a[0]); }},
     {"group_norm",
      {{2, 4}, {4}, {4}},
      {{2, 1, 4}, {1e-5, 1e-6}},
-     [](const Tensors& in, const Arguments& a) {
-       return group_norm(in[0], whole(a[0]), in[1], in[2], a[1]);
-     }},
+     [](In in, A a) { return group_norm(in[0], whole(a[0]), in[1], in[2], a[1]); }},
     {"batch_norm",
      {{3, 2}, {2}, {2}},
      {{1, 0}, {0.125, 0.25}, {1e-5, 1e-6}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor mean = Tensor::zeros({2}, DType::float64);
        Tensor var = Tensor::ones({2}, DType::float64);
        return batch_norm(in[0], in[1], in[2], mean, var,
@@ -184,24 +145,20 @@ const std::vector<TableOp> kOps{
     {"batch_norm in evaluation",
      {{3, 2}, {2}, {2}, {2}, {2}},
      {{1e-5, 1e-6}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor mean = in[3];
        Tensor var = in[4];
        return batch_norm(in[0], in[1], in[2], mean, var, {.train = false, .eps = a[0]});
      }},
-    {"embedding",
-     {{4, 3}, {1, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return embedding(in[1], in[0]); },
-     true},
+    {"embedding", {{4, 3}, {1, 3}}, {}, [](In in, A) { return embedding(in[1], in[0]); }, true},
     {"rotary",
      {{1, 3, 8}},
      {{8, 4}, {2, 1}},
-     [](const Tensors& in, const Arguments& a) { return rotary(in[0], whole(a[0]), whole(a[1])); }},
+     [](In in, A a) { return rotary(in[0], whole(a[0]), whole(a[1])); }},
     {"attention",
      {{1, 2, 4}, {1, 3, 8}},
      {{2, 1}, {0, 1}, {0, 1}, {0.25, 0.5}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        return attention(in[0], in[1],
                         {.heads = whole(a[0]),
                          .causal = a[1] != 0,
@@ -212,7 +169,7 @@ const std::vector<TableOp> kOps{
     {"moe",
      {{2, 3}, {3, 3}, {3, 3, 3}},
      {{1, 2}, {0.25, 0.5}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor load = Tensor::zeros({3}, DType::float64);
        return moe(in[0], in[1], in[2], load,
                   {.top = whole(a[0]), .jitter = a[1], .random = random(a[2], a[3])});
@@ -220,47 +177,36 @@ const std::vector<TableOp> kOps{
     {"gru",
      {{1, 2, 3}, {6, 3}, {6, 2}, {6}, {6}},
      {},
-     [](const Tensors& in, const Arguments&) {
+     [](In in, A) {
        return gru(in[0], {in[1], in[2], in[3], in[4]});
      }},
     {"lstm",
      {{1, 2, 3}, {8, 3}, {8, 2}, {8}, {8}},
      {},
-     [](const Tensors& in, const Arguments&) {
+     [](In in, A) {
        return lstm(in[0], {in[1], in[2], in[3], in[4]});
      }},
     {"dropout",
      {{2, 3}},
      {{0.25, 0.5}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return dropout(in[0], a[0], random(a[1], a[2]));
-     }},
+     [](In in, A a) { return dropout(in[0], a[0], random(a[1], a[2])); }},
     {"rrelu",
      {{2, 3}},
      {{0.125, 0.25}, {0.5, 0.75}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return rrelu(in[0], a[0], a[1], random(a[2], a[3]));
-     }},
+     [](In in, A a) { return rrelu(in[0], a[0], a[1], random(a[2], a[3])); }},
     {"gaussian_noise",
      {{2, 3}},
      {{1, 2}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return gaussian_noise(in[0], a[0], random(a[1], a[2]));
-     }},
+     [](In in, A a) { return gaussian_noise(in[0], a[0], random(a[1], a[2])); }},
     {"stochastic_depth",
      {{2, 3}, {3, 3}},
      {{0.25, 0.5}, {0, 1}, {1, 0}},
-     [](const Tensors& in, const Arguments& a) {
-       return stochastic_depth(in[0], in[1], a[0], random(a[1], a[2]));
-     }},
-    {"early_exit",
-     {{2, 3}, {3, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return early_exit(in[0], in[1]); }},
+     [](In in, A a) { return stochastic_depth(in[0], in[1], a[0], random(a[1], a[2])); }},
+    {"early_exit", {{2, 3}, {3, 3}}, {}, [](In in, A) { return early_exit(in[0], in[1]); }},
     {"spectral_norm",
      {{2, 3}, {4, 3}, {4}},
      {{1, 0}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor u = Tensor::full({4}, DType::float64, 0.5);
        Tensor v = Tensor::full({3}, DType::float64, 0.5);
        return spectral_norm(in[0], in[1], in[2], u, v, a[0] != 0);
@@ -268,7 +214,7 @@ const std::vector<TableOp> kOps{
     {"spectral_norm in evaluation",
      {{2, 3}, {4, 3}, {4}, {4}, {3}},
      {},
-     [](const Tensors& in, const Arguments&) {
+     [](In in, A) {
        Tensor u = in[3];
        Tensor v = in[4];
        return spectral_norm(in[0], in[1], in[2], u, v, false);
@@ -276,32 +222,29 @@ const std::vector<TableOp> kOps{
     {"kv_cache",
      {{1, 2, 3}},
      {{0, 1}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor cache = Tensor::ones({2, 3}, DType::float64);
        return kv_cache(in[0], cache, a[0] != 0);
      }},
     {"delayed_scaling",
      {{2, 3}},
      {{0, 1}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor scale = Tensor::ones({1}, DType::float64);
        return delayed_scaling(in[0], scale, a[0] != 0);
      }},
     {"delayed_float8",
      {{2, 3}},
      {{0, 1}},
-     [](const Tensors& in, const Arguments& a) {
+     [](In in, A a) {
        Tensor history = Tensor::ones({math::kFloat8History}, DType::float64);
        return delayed_float8(in[0], history, a[0] != 0);
      }},
-    {"mse_loss",
-     {{2, 3}, {2, 3}},
-     {},
-     [](const Tensors& in, const Arguments&) { return mse_loss(in[0], in[1]); }},
+    {"mse_loss", {{2, 3}, {2, 3}}, {}, [](In in, A) { return mse_loss(in[0], in[1]); }},
     {"cross_entropy",
      {{2, 3}, {2}},
      {},
-     [](const Tensors& in, const Arguments&) { return cross_entropy(in[0], in[1]); },
+     [](In in, A) { return cross_entropy(in[0], in[1]); },
      true},
 };
 

@@ -9,20 +9,13 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/linear.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
-namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
-using testing::x22;
-
-}  // namespace
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "more saved tensors from the same ops are refused") {
   CheckpointOptions options;
@@ -55,40 +48,6 @@ TEST_CASE_METHOD(LedgerScope, "values from outside of ops are seen by the values
   } else {
     CHECK_THROWS_WITH(backward(loss), ContainsSubstring("the bits of saved tensor"));
   }
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "without a check the recomputation uses what is there, as it is told to") {
-  const bool reentrant = GENERATE(false, true);
-  CheckpointOptions options{.reentrant = reentrant};
-  options.determinism = DeterminismCheck::none;
-  Tensor w = variable({1, 2, 3, 4}, {2, 2});
-  const Function f = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
-  const Tensor loss = sum(checkpoint(f, {x22()}, options)[0]);
-  {
-    const GradMode no_grad(false);
-    scale_(w, 2);
-  }
-  CHECK_NOTHROW(backward(loss));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a region inside another is compared as part of both") {
-  const bool outer = GENERATE(false, true);
-  const bool inner = GENERATE(false, true);
-  Tensor w = variable({1, 2, 3, 4}, {2, 2});
-  const Function block = [&](const Tensors& in) -> Tensors { return {tanh(linear(in[0], w))}; };
-  const Function nested = [&](const Tensors& in) -> Tensors {
-    return checkpoint(block, {tanh(in[0])}, {.reentrant = inner});
-  };
-  const Tensor x = x22();
-  const auto loss = [&] { return sum(checkpoint(nested, {x}, {.reentrant = outer})[0]); };
-  CHECK_NOTHROW(backward(loss()));
-  const Tensor later = loss();
-  {
-    const GradMode no_grad(false);
-    scale_(w, 2);
-  }
-  CHECK_THROWS_WITH(backward(later), ContainsSubstring("operand 1 of linear"));
 }
 
 TEST_CASE_METHOD(LedgerScope, "constants made again or kept from the forward are no difference") {

@@ -21,9 +21,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 
 using Values = std::vector<double>;
 using Run = std::function<Tensor(const Function&, const Tensor&)>;
@@ -85,30 +83,6 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation reads the states that its forward
   }
 }
 
-TEST_CASE_METHOD(LedgerScope, "what a policy keeps does not shift the states behind it") {
-  const Policy policy = [](const OpInstance& op) {
-    return op.index == 0 ? Keep::must_save : Keep::must_recompute;
-  };
-  CHECK(train(checkpointed({.reentrant = false, .policy = policy})) == train(plain));
-}
-
-TEST_CASE_METHOD(LedgerScope, "states are kept as long as a region may be recomputed") {
-  Tensor scale = tensor({2}, {1});
-  const Function f = [&](const Tensors& in) -> Tensors {
-    return {tanh(delayed_scaling(in[0], scale, true))};
-  };
-  const bool reentrant = GENERATE(true, false);
-  const Tensor x = variable({1, -3}, {2});
-  const std::int64_t before = ambient().ledger->live();
-  const Tensor y = checkpoint(f, {x}, {.reentrant = reentrant})[0];
-  // The output and one scale.
-  CHECK(ambient().ledger->live() - before == 2 * 8 + 8);
-  const Tensor loss = sum(y);
-  backward(loss);
-  // Output, loss and gradient.
-  CHECK(ambient().ledger->live() - before == 2 * 8 + 8 + 2 * 8);
-}
-
 TEST_CASE_METHOD(LedgerScope,
                  "a state that was read counts as saved for as long as its region does") {
   const Tensor state = tensor({2}, {1});
@@ -163,26 +137,6 @@ TEST_CASE_METHOD(LedgerScope, "a recomputation that reads other states says what
   CHECK_THROWS_WITH(backward(sum(y)), ContainsSubstring(expected));
 }
 
-TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside finds its states") {
-  const bool early_stop = GENERATE(true, false);
-  const auto trained = [&](const Run& run) {
-    Tensor a = tensor({2}, {1});
-    Tensor b = tensor({5}, {1});
-    const Function f = [&](const Tensors& in) -> Tensors {
-      const Tensor h = tanh(delayed_scaling(in[0], a, true));
-      const Tensor loss = sum(h);
-      if (!ambient().recomputing) backward(loss, {.retain_graph = true});
-      return {tanh(delayed_scaling(h, b, true))};
-    };
-    const Tensor x = variable({1, -3}, {2});
-    backward(sum(run(f, x)));
-    Values result = x.grad().to_vector();
-    result.insert(result.end(), {a.item(), b.item()});
-    return result;
-  };
-  CHECK(trained(checkpointed({.reentrant = false, .early_stop = early_stop})) == trained(plain));
-}
-
 TEST_CASE_METHOD(LedgerScope, "a reader within a region sees all that is read there") {
   class Counting final : public StateReader {
    public:
@@ -210,6 +164,26 @@ TEST_CASE_METHOD(LedgerScope, "a reader within a region sees all that is read th
   };
   checkpoint(f, {variable({1}, {1})});
   CHECK(seen == 2);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a function that differentiates inside finds its states") {
+  const bool early_stop = GENERATE(true, false);
+  const auto trained = [&](const Run& run) {
+    Tensor a = tensor({2}, {1});
+    Tensor b = tensor({5}, {1});
+    const Function f = [&](const Tensors& in) -> Tensors {
+      const Tensor h = tanh(delayed_scaling(in[0], a, true));
+      const Tensor loss = sum(h);
+      if (!ambient().recomputing) backward(loss, {.retain_graph = true});
+      return {tanh(delayed_scaling(h, b, true))};
+    };
+    const Tensor x = variable({1, -3}, {2});
+    backward(sum(run(f, x)));
+    Values result = x.grad().to_vector();
+    result.insert(result.end(), {a.item(), b.item()});
+    return result;
+  };
+  CHECK(trained(checkpointed({.reentrant = false, .early_stop = early_stop})) == trained(plain));
 }
 
 }  // namespace

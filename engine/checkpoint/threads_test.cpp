@@ -28,10 +28,7 @@
 namespace rematch {
 namespace {
 
-using testing::AmbientSnapshot;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::variable;
+using namespace testing;
 
 /// Observations of one thread. Catch2's macros belong to the thread of the test.
 struct Seen {
@@ -199,36 +196,6 @@ TEST_CASE_METHOD(LedgerScope,
     CHECK(same_bits(got[1], expected[1]));
   }
   CHECK(testing::all_nonzero(expected[0]));
-}
-
-TEST_CASE_METHOD(LedgerScope, "what changed on another thread is noticed by the recomputation") {
-  const bool reentrant = GENERATE(false, true);
-  const bool made_there = GENERATE(false, true);
-  const bool forward_there = GENERATE(false, true);
-  const auto on = [](bool another_thread, const std::function<void()>& work) {
-    another_thread ? elsewhere(work) : work();
-  };
-  Tensor captured;
-  Tensor other;
-  on(made_there, [&] {
-    captured = variable({0.5, -0.75}, {2});
-    other = variable({0.5, -0.75}, {2});
-  });
-  bool exchanged = false;
-  const Function f = [&](const Tensors& in) -> Tensors {
-    return {tanh(mul(in[0], exchanged ? other : captured))};
-  };
-  const Tensor x = variable({-0.5, 0.25}, {2});
-  Tensor loss;
-  on(forward_there, [&] { loss = sum(checkpoint(f, {x}, {.reentrant = reentrant})[0]); });
-  exchanged = true;
-  CHECK_THROWS_AS(backward(loss, {.retain_graph = true}), CheckpointError);
-  exchanged = false;
-  elsewhere([&] {
-    const GradMode off(false);
-    scale_(captured, 2);
-  });
-  CHECK_THROWS_AS(backward(loss, {.retain_graph = true}), CheckpointError);
 }
 
 }  // namespace rematch

@@ -15,9 +15,7 @@ namespace {
 
 using math::AttentionShape;
 using math::AttentionState;
-using testing::all_vectors;
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 template <typename T>
 struct AttentionResults {

@@ -11,9 +11,7 @@
 namespace rematch::cpu {
 namespace {
 
-using testing::all_vectors;
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 /// Columns [0, cols) of a panel's contract, an element at a time.
 template <typename T>

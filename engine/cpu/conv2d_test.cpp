@@ -11,12 +11,7 @@
 namespace rematch::cpu {
 namespace {
 
-using testing::all_vectors;
-using testing::distance;
-using testing::kConvolutions;
-using testing::product_bound;
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 template <typename T>
 struct Convolved {

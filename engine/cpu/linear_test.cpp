@@ -9,11 +9,7 @@
 namespace rematch::cpu {
 namespace {
 
-using testing::all_vectors;
-using testing::distance;
-using testing::product_bound;
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 struct Extents {
   std::int64_t n;

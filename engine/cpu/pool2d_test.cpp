@@ -9,8 +9,7 @@
 namespace rematch::cpu {
 namespace {
 
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 // n, c, h, w, kh, kw, strides, paddings: short rows, long rows, and the halving special case.
 constexpr Pool2dShape kShapes[] = {

@@ -11,8 +11,7 @@
 namespace rematch::cpu {
 namespace {
 
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 constexpr std::uint64_t kSeed = 0x123456789abcdefULL;
 constexpr std::uint64_t kSubsequence = 0x1500000003ULL;

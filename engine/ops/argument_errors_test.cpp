@@ -30,9 +30,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::Message;
-using testing::LedgerScope;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 
 Tensor zeros(const Shape& shape, DType dtype = DType::float32) {
   return Tensor::zeros(shape, dtype);

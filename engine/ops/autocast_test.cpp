@@ -6,32 +6,22 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "engine/autograd/autocast.h"
 #include "engine/autograd/backward.h"
-#include "engine/autograd/node.h"
-#include "engine/autograd/saved_tensor.h"
-#include "engine/ops/activation.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/ops/conv2d.h"
 #include "engine/ops/linear.h"
 #include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
-#include "engine/testing/op_names.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
 using Catch::Matchers::Message;
-using testing::LedgerScope;
-using testing::OpNames;
-using testing::same_bits;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 
 using Product = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&)>;
 
@@ -96,13 +86,6 @@ Tensor parameter(const Shape& shape, std::uint64_t seed, bool trainable = true) 
   return w.set_requires_grad(trainable);
 }
 
-/// A tensor made by an op, of a leaf that requires grad.
-Tensor activation(const Shape& shape, std::uint64_t seed) {
-  return scale(values_off_zero(shape, seed, DType::float32).set_requires_grad(true), 1);
-}
-
-std::int64_t saved() { return ambient().ledger->live(Tag::saved); }
-
 }  // namespace
 
 TEST_CASE_METHOD(LedgerScope, "under autocast a product is the float32 one between casts") {
@@ -119,17 +102,6 @@ TEST_CASE_METHOD(LedgerScope, "under autocast a product is the float32 one betwe
     const AutocastScope on(true, cache);
     check_same(outcome(l.op, l, DType::float32, with_bias, needed), want);
   }
-}
-
-TEST_CASE_METHOD(LedgerScope, "without autocast a product of bfloat16 operands is rounded once") {
-  const Layer l = layer(GENERATE(false, true));
-  const bool on = GENERATE(false, true);
-  const auto by_hand = [&](const Tensor& x, const Tensor& w, const Tensor& b) {
-    return composition(l.op, x, w, b);
-  };
-  const Outcome want = outcome(by_hand, l, DType::bfloat16, true, 7);
-  const AutocastScope scope(on);
-  check_same(outcome(l.op, l, DType::bfloat16, true, 7), want);
 }
 
 TEST_CASE_METHOD(LedgerScope, "without autocast, and where it is off, dtypes are not mixed") {
@@ -159,66 +131,6 @@ TEST_CASE_METHOD(LedgerScope, "float64 operands are left alone") {
                                "bfloat16"));
 }
 
-TEST_CASE_METHOD(LedgerScope, "under autocast a product saves two bytes an element") {
-  const Layer l = layer(GENERATE(false, true));
-  const bool cache = GENERATE(false, true);
-  const std::int64_t x_bytes = 2 * l.x.elements();
-  const std::int64_t w_bytes = 2 * l.w.elements();
-  const Tensor b = parameter(l.b, 3);
-  const AutocastScope on(true, cache);
-  SECTION("both when both require grad") {
-    const Tensor y = l.op(activation(l.x, 1), parameter(l.w, 2), b);
-    CHECK(saved() == x_bytes + w_bytes);
-    backward(sum(y));
-    CHECK(saved() == 0);
-  }
-  SECTION("the weight alone when it is frozen") {
-    const Tensor y = l.op(activation(l.x, 1), parameter(l.w, 2, false), b);
-    CHECK(saved() == w_bytes);
-  }
-  SECTION("the input alone when it needs no gradient") {
-    const Tensor y = l.op(values_off_zero(l.x, 1, DType::float32), parameter(l.w, 2), b);
-    CHECK(saved() == x_bytes);
-  }
-  SECTION("an input in bfloat16 is saved as it is") {
-    const Tensor x = cast(activation(l.x, 1), DType::bfloat16);
-    const Tensor w = parameter(l.w, 2);
-    const std::int64_t before = ledger().live();
-    const Tensor y = l.op(x, w, {});
-    CHECK(saved() == x_bytes + w_bytes);
-    CHECK(ledger().live() == before + w_bytes + y.bytes());
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope,
-                 "a weight that is used twice is kept once with the cache, else twice") {
-  const bool cache = GENERATE(false, true);
-  const bool trainable = GENERATE(false, true);
-  const Tensor w = parameter({6, 6}, 1, trainable);
-  {
-    const AutocastScope on(true, cache);
-    const Tensor x = cast(activation({3, 6}, 2), DType::bfloat16);
-    const Tensor y = linear(linear(x, w), w);
-    const std::int64_t inputs = trainable ? 2 * (2 * 3 * 6) : 0;
-    CHECK(saved() == inputs + (cache && trainable ? 1 : 2) * (2 * 6 * 6));
-  }
-  CHECK(ledger().live() == w.bytes());
-}
-
-TEST_CASE_METHOD(LedgerScope, "what was cast for a parameter lives until the scope ends") {
-  const Tensor w = parameter({6, 6}, 1);
-  const Tensor b = parameter({6}, 2);
-  {
-    const AutocastScope on;
-    linear(values_off_zero({3, 6}, 3, DType::float32), w, b);
-    CHECK(ledger().live(Tag::temporaries) == 2 * (6 * 6 + 6));
-    CHECK(ambient().autocast.cache->size() == 2);
-    { const AutocastScope off(false); }
-    CHECK(ambient().autocast.cache->size() == 2);
-  }
-  CHECK(ledger().live(Tag::temporaries) == 0);
-}
-
 TEST_CASE_METHOD(LedgerScope, "only float32 leaves that require grad and are no views are cached") {
   const AutocastScope on;
   const Tensor x = values_off_zero({3, 6}, 3, DType::float32);
@@ -238,20 +150,6 @@ TEST_CASE_METHOD(LedgerScope, "only float32 leaves that require grad and are no 
   CHECK(cached_after(parameter({3, 6}, 4), parameter({6, 6}, 1, false)) == 0);
 }
 
-TEST_CASE_METHOD(LedgerScope, "a parameter changed in place within a scope is cast again") {
-  Tensor w = parameter({6, 6}, 1);
-  const Tensor x = values_off_zero({3, 6}, 3, DType::float32);
-  const AutocastScope on;
-  linear(x, w);
-  {
-    const GradMode off(false);
-    scale_(w, 3);
-  }
-  const Tensor warm = linear(x, w).detach();
-  ambient().autocast.cache->clear();
-  CHECK(same_bits(linear(x, w).detach(), warm));
-}
-
 TEST_CASE_METHOD(LedgerScope, "a cast cache filled with recording off does not lose gradients") {
   const Tensor w = parameter({6, 6}, 1);
   const Tensor x = values_off_zero({3, 6}, 3, DType::float32);
@@ -263,79 +161,6 @@ TEST_CASE_METHOD(LedgerScope, "a cast cache filled with recording off does not l
   CHECK(ambient().autocast.cache->size() == 1);
   backward(sum(linear(x, w)));
   CHECK(w.grad().defined());
-}
-
-namespace {
-
-/// Notes what is saved, in order.
-class SavedForms final : public SavedTensorHooks {
- public:
-  std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
-    forms.push_back(to_string(t.shape()) + std::string(to_string(t.dtype())));
-    return nullptr;
-  }
-  std::vector<std::string> forms;
-};
-
-struct Trace {
-  std::vector<std::string> ops;
-  std::vector<std::string> saved;
-  std::vector<std::string> nodes;
-  Tensor w;
-  Tensor b;
-};
-
-}  // namespace
-
-TEST_CASE_METHOD(LedgerScope, "a cache changes neither graph nor ops nor saved tensors nor bits") {
-  const auto trace = [](bool cache, bool warm) {
-    const Tensor w = parameter({6, 6}, 1);
-    const Tensor b = parameter({6}, 2);
-    const AutocastScope on(true, cache);
-    if (warm) linear(values_off_zero({3, 6}, 5, DType::float32), w, b);
-    Trace t;
-    SavedForms forms;
-    Tensor loss;
-    {
-      const HookScope hooks(&forms);
-      OpNames ops;
-      const Tensor h = linear(activation({3, 6}, 3), w, b);
-      loss = sum(linear(tanh(linear(h, w, b)), w, b));
-      t.ops = ops.names;
-    }
-    t.saved = forms.forms;
-    std::vector<Node*> queue{loss.grad_fn().get()};
-    for (std::size_t i = 0; i < queue.size(); ++i) {
-      t.nodes.emplace_back(queue[i]->name());
-      for (const Edge& e : queue[i]->edges) {
-        if (e.node) queue.push_back(e.node.get());
-      }
-    }
-    backward(loss);
-    t.w = w.grad();
-    t.b = b.grad();
-    return t;
-  };
-  const Trace want = trace(false, false);
-  CHECK(want.ops == std::vector<std::string>{"scale", "linear", "linear", "tanh", "linear", "sum"});
-  for (const bool warm : {false, true}) {
-    const Trace got = trace(true, warm);
-    CHECK(got.ops == want.ops);
-    CHECK(got.saved == want.saved);
-    CHECK(got.nodes == want.nodes);
-    CHECK(same_bits(got.w, want.w));
-    CHECK(same_bits(got.b, want.b));
-  }
-}
-
-TEST_CASE_METHOD(LedgerScope, "the gradients of a tied weight are added in float32") {
-  // 1 and 2^-9: their sum is no bfloat16, and would be lost if it were added as one.
-  const Tensor w = tensor({1}, {1, 1}, DType::float32).set_requires_grad(true);
-  const AutocastScope on(true, GENERATE(false, true));
-  const Tensor a = linear(tensor({1}, {1, 1}, DType::float32), w);
-  const Tensor b = linear(tensor({0x1p-9}, {1, 1}, DType::float32), w);
-  backward(sum(add(a, b)));
-  CHECK(w.grad().item() == 1 + 0x1p-9);
 }
 
 }  // namespace rematch

@@ -4,13 +4,10 @@
 #include <catch2/matchers/catch_matchers.hpp>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <stdexcept>
 #include <vector>
 
-#include "engine/ambient/ambient.h"
-#include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
 #include "engine/testing/ledger_scope.h"
@@ -19,9 +16,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 using Values = std::vector<double>;
 
 TEST_CASE_METHOD(LedgerScope, "NaN does not count towards the scale") {
@@ -88,37 +83,6 @@ TEST_CASE_METHOD(LedgerScope, "a number becomes the nearest float8, the even one
 TEST_CASE_METHOD(LedgerScope, "a double is rounded to float before it is rounded to float8") {
   // Halfway between 1 and 1.125, and a bit more, which a float cannot tell.
   CHECK(in_float8(1.0625 + 0x1p-40, DType::float64) == 1);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a scale of float8 is the largest of the last four forwards") {
-  Tensor history = Tensor::zeros({4}, DType::float64);
-  const auto forward = [&](double x, bool train = true) {
-    return delayed_float8(tensor({x, -1}, {2}), history, train).at(0);
-  };
-  // Nothing was seen: a scale of 1.
-  CHECK(forward(896) == 448);
-  CHECK(history.to_vector() == Values{0, 0, 0, 896});
-  // By 2: 500 lies between 2 * 240 and 2 * 256.
-  CHECK(forward(500) == 512);
-  CHECK(forward(3) == 3);
-  CHECK(forward(1793) == 896);
-  CHECK(history.to_vector() == Values{896, 500, 3, 1793});
-  CHECK(forward(5, false) == 1793.0 / 448 * 1.25);
-  CHECK(history.to_vector() == Values{896, 500, 3, 1793});
-  CHECK(forward(0) == 0);
-  CHECK(history.to_vector() == Values{500, 3, 1793, 1});
-}
-
-TEST_CASE_METHOD(LedgerScope, "a gradient passes float8 as if nothing were rounded") {
-  Tensor history = tensor({0, 0, 0, 896}, {4});
-  const Tensor x = variable({5.1, -3000}, {2});
-  const std::int64_t before = ambient().ledger->live();
-  const Tensor y = delayed_float8(x, history, true);
-  // The output alone.
-  CHECK(ambient().ledger->live() - before == 2 * 8);
-  CHECK(y.to_vector() == Values{5, -896});
-  backward(sum(y));
-  CHECK(x.grad().to_vector() == Values{1, 1});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a history of float8 has four elements, of the input's dtype") {

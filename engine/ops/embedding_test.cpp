@@ -10,30 +10,17 @@
 #include "engine/cpu/threads.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/cast.h"
-#include "engine/ops/linear.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::values_off_zero;
-using testing::variable;
+using namespace testing;
 using Values = std::vector<double>;
 
 Tensor tokens(std::initializer_list<double> values, const Shape& shape) {
   return tensor(values, shape, DType::int32);
-}
-
-TEST_CASE_METHOD(LedgerScope, "without tokens, or without features, there is nothing to add up") {
-  const Tensor weight = variable({1, 2, 3}, {3, 1});
-  backward(sum(embedding(tokens({}, {0}), weight)));
-  CHECK(weight.grad().to_vector() == Values{0, 0, 0});
-  const Tensor empty = variable({}, {3, 0});
-  backward(sum(embedding(tokens({}, {0}), empty)));
-  CHECK(empty.grad().shape() == Shape{3, 0});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any number of threads") {
@@ -57,17 +44,6 @@ TEST_CASE_METHOD(LedgerScope, "a sum over tokens has the same bits for any numbe
   CHECK(gradient(1) == Values(sums.begin(), sums.end()));
   CHECK(gradient(2) == gradient(1));
   CHECK(gradient(5) == gradient(1));
-}
-
-TEST_CASE_METHOD(LedgerScope, "a head that is tied to an embedding adds to the same gradient") {
-  const Tensor weight = variable({1, 2, 3, 4, 5, 6}, {3, 2});
-  const Tensor rows = embedding(tokens({2, 0}, {2}), weight);
-  const Tensor scores = linear(rows, weight);
-  CHECK(scores.shape() == Shape{2, 3});
-  backward(sum(scores));
-  // The rows get the sum of all rows, 9 and 12, for tokens 2 and 0; the head gets the sum of both
-  // rows, 6 and 8, for each class.
-  CHECK(weight.grad().to_vector() == Values{15, 20, 6, 8, 15, 20});
 }
 
 TEST_CASE_METHOD(LedgerScope, "tokens that are none are refused by their place") {

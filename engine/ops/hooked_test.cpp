@@ -10,19 +10,8 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 using Values = std::vector<double>;
-
-TEST_CASE_METHOD(LedgerScope, "a hooked copy has its tensor's values, and another gradient") {
-  const Tensor x = variable({1, -2}, {2});
-  const Tensor y = hooked(x, -3);
-  CHECK(y.to_vector() == Values{1, -2});
-  CHECK(y.storage() != x.storage());
-  backward(sum(y));
-  CHECK(x.grad().to_vector() == Values{-3, -3});
-}
 
 TEST_CASE_METHOD(LedgerScope, "a hook that a recomputation registers again runs once") {
   for (const bool reentrant : {false, true}) {
@@ -33,10 +22,6 @@ TEST_CASE_METHOD(LedgerScope, "a hook that a recomputation registers again runs 
     backward(y[0]);
     CHECK(x.grad().to_vector() == Values{9});  // 2 * 3 by way of the hook, and 3
   }
-}
-
-TEST_CASE_METHOD(LedgerScope, "without a gradient there is nothing to hook") {
-  CHECK(!hooked(tensor({1}, {1}), 2).requires_grad());
 }
 
 }  // namespace

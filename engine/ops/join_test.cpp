@@ -9,21 +9,13 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
-#include "engine/ops/linear.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::values_off_zero;
-
-TEST_CASE_METHOD(LedgerScope, "a product of no features is its bias") {
-  const Tensor y = linear(tensor({}, {2, 0}), tensor({}, {3, 0}), tensor({1, 2, 3}, {3}));
-  CHECK(y.to_vector() == std::vector<double>{1, 2, 3, 1, 2, 3});
-}
+using namespace testing;
 
 /// Row by row, what belongs to `a` and then what belongs to `b`.
 std::vector<double> joined(const Tensor& a, const Tensor& b) {

@@ -16,10 +16,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 
 RecurrentParameters parameters(std::int64_t gates, std::int64_t width, std::int64_t features,
                                bool bias) {

@@ -13,9 +13,7 @@
 namespace rematch {
 namespace {
 
-using testing::LedgerScope;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 using Values = std::vector<double>;
 
 /// A weight [3, 2] with its bias and with vectors that do not belong to it yet.

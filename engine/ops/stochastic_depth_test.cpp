@@ -24,10 +24,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::ContainsSubstring;
-using testing::LedgerScope;
-using testing::SavedShapes;
-using testing::tensor;
-using testing::values_off_zero;
+using namespace testing;
 using Values = std::vector<double>;
 
 TEST_CASE_METHOD(LedgerScope,
@@ -50,51 +47,6 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK((kept > 0 && kept < 9));
   // A word for each sample, rounded up to 4.
   CHECK(ambient().streams.at(0).offset == 8 + 12);
-}
-
-TEST_CASE_METHOD(LedgerScope, "without a draw every sample takes the branch as it is") {
-  const Tensor x = tensor({1, 2, 3, 4}, {2, 2});
-  const Tensor weight = tensor({1, 1, 0, 1}, {2, 2});
-  const Values expected{4, 4, 10, 8};
-  CHECK(stochastic_depth(x, weight, 0).to_vector() == expected);
-  CHECK(stochastic_depth(x, weight, 0.5, {.train = false}).to_vector() == expected);
-  CHECK(ambient().streams.at(0).offset == 0);
-}
-
-TEST_CASE_METHOD(LedgerScope, "what a sample skips does not reach it, forward or backward") {
-  ambient().streams.seed(1);
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor x = values_off_zero({16, 3}, 1).set_requires_grad(true);
-  const Tensor weight = Tensor::full({3, 3}, DType::float64, nan).set_requires_grad(true);
-  const Tensor y = stochastic_depth(x, weight, 0.5);
-  backward(sum(y));
-  int skipped = 0;
-  for (std::int64_t n = 0; n < 16; ++n) {
-    if (!(y.at(3 * n) == y.at(3 * n))) continue;
-    ++skipped;
-    for (std::int64_t i = 3 * n; i < 3 * n + 3; ++i) {
-      CHECK(y.at(i) == x.at(i));
-      CHECK(x.grad().at(i) == 1);
-    }
-  }
-  CHECK((skipped > 0 && skipped < 16));
-}
-
-TEST_CASE_METHOD(LedgerScope, "the weight learns nothing of the samples that skip its branch") {
-  ambient().streams.seed(2);
-  Tensor x = Tensor::ones({8, 1}, DType::float64);
-  const Tensor weight = tensor({1}, {1, 1}).set_requires_grad(true);
-  const Values y = stochastic_depth(x, weight, 0.5).to_vector();
-  std::int64_t kept = 0;
-  for (std::int64_t n = 0; n < 8; ++n) {
-    const bool keeps = y[static_cast<std::size_t>(n)] != 1;
-    kept += keeps ? 1 : 0;
-    if (!keeps) x.data<double>()[n] = std::numeric_limits<double>::quiet_NaN();
-  }
-  REQUIRE((kept > 0 && kept < 8));
-  ambient().streams.seed(2);
-  backward(sum(stochastic_depth(x, weight, 0.5)));
-  CHECK(weight.grad().item() == 2 * static_cast<double>(kept));
 }
 
 TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples keep the branch") {
@@ -129,35 +81,6 @@ TEST_CASE_METHOD(LedgerScope, "a sample exits exactly if its first value is posi
   CHECK(early_exit(Tensor::ones({3, 0}, DType::float64), Tensor::ones({0, 0}, DType::float64))
             .to_vector()
             .empty());
-}
-
-TEST_CASE_METHOD(LedgerScope, "an early exit draws nothing") {
-  early_exit(values_off_zero({4, 2}, 1), values_off_zero({2, 2}, 2));
-  CHECK(ambient().streams.at(0).offset == 0);
-}
-
-TEST_CASE_METHOD(LedgerScope, "what a sample that exits leaves out does not reach it") {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Tensor x = tensor({1, 5, -1, 5}, {2, 2}).set_requires_grad(true);
-  const Tensor weight = Tensor::full({2, 2}, DType::float64, nan).set_requires_grad(true);
-  const Tensor y = early_exit(x, weight);
-  backward(sum(y));
-  CHECK((y.at(0) == 1 && y.at(1) == 5));
-  CHECK((x.grad().at(0) == 1 && x.grad().at(1) == 1));
-  // Only the sample that stays teaches the weight.
-  CHECK(weight.grad().to_vector() == Values{-1, 5, -1, 5});
-}
-
-TEST_CASE_METHOD(LedgerScope, "it saves as many bytes however many samples exit") {
-  const unsigned choice = GENERATE(1U, 2U, 3U);
-  const double first = GENERATE(-1.0, 0.0, 1.0);
-  CAPTURE(choice, first);
-  const Tensor x = Tensor::full({4, 2, 3}, DType::float64, first);
-  Tensor operand = x.clone().set_requires_grad((choice & 1U) != 0);
-  const Tensor weight = values_off_zero({3, 3}, 2).set_requires_grad((choice & 2U) != 0);
-  const std::int64_t before = ambient().ledger->live();
-  const Tensor y = early_exit(operand, weight);
-  CHECK(ambient().ledger->live() - before == 24 * 8 + 4 * 8);
 }
 
 TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {

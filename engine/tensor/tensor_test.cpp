@@ -7,8 +7,6 @@
 
 #include "engine/autograd/saved_tensor.h"
 #include "engine/ops/activation.h"
-#include "engine/ops/arithmetic.h"
-#include "engine/ops/view.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -16,10 +14,7 @@ namespace rematch {
 namespace {
 
 using Catch::Matchers::Message;
-using testing::LedgerScope;
-using testing::same_bits;
-using testing::tensor;
-using testing::variable;
+using namespace testing;
 
 TEST_CASE_METHOD(LedgerScope, "a tensor takes elements times element size, and gives them back") {
   {
@@ -36,28 +31,6 @@ TEST_CASE_METHOD(LedgerScope, "a tensor takes elements times element size, and g
     CHECK(ledger().live(Tag::parameters) == 18);
   }
   CHECK(ledger().live() == 0);
-}
-
-TEST_CASE_METHOD(LedgerScope, "copies of a handle share the array") {
-  const Tensor a = tensor({1, 2, 3}, {3});
-  Tensor b = a;
-  b.data<double>()[1] = 7;
-  CHECK(a.at(1) == 7);
-  CHECK(is_same(a, b));
-  CHECK(ledger().live() == 24);
-}
-
-TEST_CASE_METHOD(LedgerScope, "values are converted to the dtype asked for") {
-  CHECK(tensor({0.1}, {1}, DType::float32).at(0) == static_cast<double>(0.1F));
-  CHECK(tensor({0.1}, {1}, DType::float64).at(0) == 0.1);
-  CHECK(tensor({5, -3}, {2}, DType::int32).to_vector() == std::vector<double>{5, -3});
-  CHECK(tensor({255}, {1}, DType::uint8).at(0) == 255);
-  CHECK(Tensor::full({2}, DType::int32, 4).to_vector() == std::vector<double>{4, 4});
-  CHECK(Tensor::ones({2}, DType::uint8).to_vector() == std::vector<double>{1, 1});
-  CHECK(Tensor::zeros({0}, DType::float32).to_vector().empty());
-  CHECK(tensor({0.1, -2}, {2}, DType::bfloat16).to_vector() == std::vector<double>{0x1.9ap-4, -2});
-  CHECK(tensor({0.1}, {1}, DType::bfloat16).at(0) == 0x1.9ap-4);
-  CHECK(Tensor::full({2}, DType::bfloat16, 0x1.01p0).to_vector() == std::vector<double>{1, 1});
 }
 
 TEST_CASE_METHOD(LedgerScope, "a count of values that does not fill the shape is refused") {
@@ -88,62 +61,6 @@ TEST_CASE_METHOD(LedgerScope, "an undefined tensor has no properties to ask for"
   CHECK_THROWS_AS(none.grad(), std::invalid_argument);
   CHECK_THROWS_AS(none.requires_grad(), std::invalid_argument);
   CHECK_THROWS_AS(none.detach(), std::invalid_argument);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a detached tensor shares storage and version, not history") {
-  const Tensor x = variable({1, -2}, {2});
-  Tensor y = scale(x, 2);
-  Tensor d = y.detach();
-  CHECK(d.storage() == y.storage());
-  CHECK(d.is_leaf());
-  CHECK_FALSE(d.requires_grad());
-  CHECK(d.version() == 0);
-  scale_(d, 2);
-  CHECK(y.version() == 1);
-  CHECK(y.to_vector() == std::vector<double>{4, -8});
-}
-
-TEST_CASE_METHOD(LedgerScope, "a reshaped tensor shares storage and version") {
-  Tensor x = tensor({1, 2, 3, 4}, {2, 2});
-  const Tensor v = reshape(x, {4});
-  const Tensor w = reshape(v, {1, 4});
-  CHECK(v.storage() == x.storage());
-  CHECK(w.storage() == x.storage());
-  CHECK(ledger().live() == 32);
-  scale_(x, 2);
-  CHECK(v.to_vector() == std::vector<double>{2, 4, 6, 8});
-  CHECK(v.version() == 1);
-  CHECK(w.version() == 1);
-}
-
-TEST_CASE_METHOD(LedgerScope, "a view keeps the storage alive after its base is gone") {
-  Tensor v;
-  {
-    const Tensor x = tensor({1, 2}, {2});
-    v = reshape(x, {2, 1});
-  }
-  CHECK(v.to_vector() == std::vector<double>{1, 2});
-}
-
-TEST_CASE_METHOD(LedgerScope, "a clone has its own storage, version and tag") {
-  Tensor x = tensor({1, 2}, {2});
-  scale_(x, 3);
-  const Tensor c = x.clone(Tag::state);
-  CHECK(c.storage() != x.storage());
-  CHECK(c.version() == 0);
-  CHECK(same_bits(c, x));
-  CHECK(ledger().live(Tag::state) == 16);
-  CHECK(Tensor::empty({0}, DType::float32).clone().elements() == 0);
-}
-
-TEST_CASE_METHOD(LedgerScope, "only floating tensors can require grad") {
-  CHECK(variable({1}, {1}, DType::float32).requires_grad());
-  CHECK(variable({1}, {1}, DType::bfloat16).requires_grad());
-  Tensor indices = tensor({1}, {1}, DType::int32);
-  CHECK_THROWS_MATCHES(indices.set_requires_grad(true), std::invalid_argument,
-                       Message("[tensor] only float32, float64 and bfloat16 can require grad, "
-                               "got int32"));
-  CHECK_NOTHROW(indices.set_requires_grad(false));
 }
 
 TEST_CASE_METHOD(LedgerScope, "requires_grad cannot be set on the result of an op") {
@@ -220,6 +137,16 @@ TEST_CASE("one element that is 0 is found wherever it stands") {
   CHECK(testing::all_nonzero(tensor({}, {0})));
   CHECK_FALSE(testing::all_nonzero(tensor({0, 2, 3}, {3})));
   CHECK_FALSE(testing::all_nonzero(tensor({1, 2, -0.0}, {3})));
+}
+
+TEST_CASE_METHOD(LedgerScope, "only floating tensors can require grad") {
+  CHECK(variable({1}, {1}, DType::float32).requires_grad());
+  CHECK(variable({1}, {1}, DType::bfloat16).requires_grad());
+  Tensor indices = tensor({1}, {1}, DType::int32);
+  CHECK_THROWS_MATCHES(indices.set_requires_grad(true), std::invalid_argument,
+                       Message("[tensor] only float32, float64 and bfloat16 can require grad, "
+                               "got int32"));
+  CHECK_NOTHROW(indices.set_requires_grad(false));
 }
 
 }  // namespace

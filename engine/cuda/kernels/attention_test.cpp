@@ -9,10 +9,7 @@ namespace {
 
 using math::AttentionShape;
 using math::AttentionState;
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 constexpr AttentionShape kAttentionShapes[] = {
     {},

@@ -25,11 +25,7 @@ namespace {
 
 using cpu::testing::product_bound;
 using math::BFloat16;
-using testing::DirectUpTo;
-using testing::kAlways;
-using testing::need_device;
-using testing::unit;
-using testing::values;
+using namespace testing;
 
 using Values = std::vector<double>;
 using Make = std::vector<float> (*)(std::int64_t, std::uint64_t);

@@ -9,11 +9,7 @@ namespace rematch::cuda {
 namespace {
 
 using math::BFloat16;
-using testing::check_alike;
-using testing::for_each_layout;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 /// n of all bit patterns, in an order that is the same for the same seed.
 std::vector<BFloat16> patterns(std::int64_t n, std::uint32_t seed) {

@@ -7,13 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::DeviceArray;
-using testing::for_each_layout;
-using testing::holds;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 TEMPLATE_TEST_CASE("element-wise kernels give the CPU's bits on the device", "[gpu]", float,
                    double) {

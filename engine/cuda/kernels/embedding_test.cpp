@@ -8,12 +8,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::DeviceArray;
-using testing::holds;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 TEMPLATE_TEST_CASE("embedding gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;

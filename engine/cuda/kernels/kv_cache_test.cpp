@@ -7,10 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 TEMPLATE_TEST_CASE("a cache stands before every sequence on the device, as on the CPU", "[gpu]",
                    float, double) {

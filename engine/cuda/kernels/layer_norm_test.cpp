@@ -7,10 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
   using T = TestType;

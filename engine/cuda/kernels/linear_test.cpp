@@ -14,14 +14,7 @@ namespace {
 
 using cpu::testing::distance;
 using cpu::testing::product_bound;
-using testing::DeviceArray;
-using testing::DirectUpTo;
-using testing::holds;
-using testing::kAlways;
-using testing::need_device;
-using testing::same_bits;
-using testing::sized;
-using testing::values;
+using namespace testing;
 
 struct Extents {
   std::int64_t n;

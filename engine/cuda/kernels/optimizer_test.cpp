@@ -9,13 +9,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::DeviceArray;
-using testing::for_each_layout;
-using testing::holds;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 using math::AdamItem;
 using math::SgdItem;

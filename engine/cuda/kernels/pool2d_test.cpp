@@ -7,11 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::DeviceArray;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 //                                   n  c  h   w   kh kw sh sw ph pw
 constexpr Pool2dShape kPoolShapes[] = {

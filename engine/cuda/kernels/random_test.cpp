@@ -7,10 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 constexpr std::uint64_t kSeed = 0x123456789abcdefULL;
 constexpr std::uint64_t kSubsequence = 0x1500000003ULL;

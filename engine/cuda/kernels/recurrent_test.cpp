@@ -12,10 +12,7 @@ using math::RecurrentGradients;
 using math::RecurrentShape;
 using math::RecurrentState;
 using math::RecurrentWeights;
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 constexpr RecurrentShape kRecurrentShapes[] = {
     {},

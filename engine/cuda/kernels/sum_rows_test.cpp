@@ -7,10 +7,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::check_alike;
-using testing::need_device;
-using testing::Twin;
-using testing::values;
+using namespace testing;
 
 TEMPLATE_TEST_CASE("column sums on the device have the CPU's bits", "[gpu][sums]", float, double) {
   using T = TestType;

@@ -21,10 +21,7 @@ namespace {
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
-using testing::DeviceArray;
-using testing::need_device;
-using testing::same_bits;
-using testing::values;
+using namespace testing;
 
 /// Captures stream() for a scope, and throws the graph away.
 class Capture {

@@ -10,8 +10,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::need_device;
+using namespace testing;
 using Bytes = std::vector<unsigned char>;
 
 Bytes pattern(std::size_t n, unsigned char first) {

@@ -16,8 +16,7 @@ namespace rematch::cuda {
 namespace {
 
 using cpu::testing::kConvolutions;
-using testing::kA100;
-using testing::kH200;
+using namespace testing;
 
 Descriptor described(std::string_view properties) {
   Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);

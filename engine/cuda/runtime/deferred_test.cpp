@@ -23,8 +23,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::DeviceArray;
-using testing::need_device;
+using namespace testing;
 
 std::vector<int> numbers(std::size_t n, int first) {
   std::vector<int> v(n);

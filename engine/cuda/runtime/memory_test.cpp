@@ -12,8 +12,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::need_device;
-using testing::need_kept_blocks;
+using namespace testing;
 
 std::vector<unsigned char> bytes_at(const void* block, std::int64_t bytes) {
   std::vector<unsigned char> host(static_cast<std::size_t>(bytes));

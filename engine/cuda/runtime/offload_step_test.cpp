@@ -24,9 +24,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::Gate;
-using testing::need_device;
-using testing::need_kept_blocks;
+using namespace testing;
 using TensorBytes = std::vector<std::byte>;
 
 TensorBytes bytes_of(const Tensor& t) {

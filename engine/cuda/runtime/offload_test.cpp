@@ -17,10 +17,7 @@
 namespace rematch::cuda {
 namespace {
 
-using testing::blocks_are_kept;
-using testing::Gate;
-using testing::need_device;
-using testing::need_kept_blocks;
+using namespace testing;
 
 constexpr std::int64_t kLarge = 64 << 20;
 
