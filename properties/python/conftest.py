@@ -1,7 +1,5 @@
 """Fixtures that the tests share."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any

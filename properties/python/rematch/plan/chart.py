@@ -1,7 +1,5 @@
 """Draws the bytes over a step with characters."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A plan, and its report."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Writes a step's memory in the form of PyTorch's memory snapshots, for its viewer and torch.cuda._memory_viz."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Iterator
 from pathlib import Path

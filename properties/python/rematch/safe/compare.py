@@ -1,7 +1,5 @@
 """Finds the differences between what two runs left behind, each with a name and a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

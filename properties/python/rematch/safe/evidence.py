@@ -1,7 +1,5 @@
 """A watched run: for each region what it computed, the state that it found, and the state that it left."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """Makes the same inputs with a longer sequence."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import torch

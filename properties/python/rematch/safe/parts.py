@@ -1,7 +1,5 @@
 """Takes tensors of other layouts apart into strided ones, whose elements can all be compared."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Puts objects back as they were: one function for each kind of object that a forward may change."""
 
-from __future__ import annotations
-
 import array
 import copy
 import operator

@@ -1,7 +1,5 @@
 """The target that is judged, with its arguments: a module or a function, as it was before the first run."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress

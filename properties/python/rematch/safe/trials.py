@@ -1,7 +1,5 @@
 """Tries scenarios that only some targets have: what callers set, other lengths, clocks, arguments left at None."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Runs targets in float64, to tell rounding from other differences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any

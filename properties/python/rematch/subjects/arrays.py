@@ -1,7 +1,5 @@
 """Arrays as the protocol writes them, to and from NumPy."""
 
-from __future__ import annotations
-
 import base64
 from math import prod
 from typing import Any

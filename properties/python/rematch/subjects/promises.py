@@ -10,8 +10,6 @@ whatever its options, it must return the same, and its docstring says what that 
 plain twin returns a pair: what is expected, and what came. `checkpoint is plain` asks for the one that changes nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

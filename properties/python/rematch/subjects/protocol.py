@@ -1,7 +1,5 @@
 """The loop that answers the harness; PROTOCOL.md beside this package says what is spoken."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Equinox: `eqx.filter_checkpoint()`; keys and states are values."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.metadata import version
 from typing import Any

@@ -1,7 +1,5 @@
 """JAX: `jax.checkpoint()` with its policies, op by op or in a step that is compiled."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

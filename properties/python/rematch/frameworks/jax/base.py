@@ -1,7 +1,5 @@
 """Frameworks whose arrays are those of JAX."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Promises that users of `nn.remat()` of flax.linen rely on; it wraps classes of modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Promises that users of `jax.checkpoint()` rely on around and within it: other transformations, policies,
 and settings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of the subjects in JAX, flax.nnx and Equinox."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

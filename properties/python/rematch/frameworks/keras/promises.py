@@ -3,8 +3,6 @@
 Layers are made in a scope, which changes nothing where `checkpoint` does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of the adapter of Keras, on each backend that is here."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Promises of the documentation of `mindspore.recompute()`, and what follows from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

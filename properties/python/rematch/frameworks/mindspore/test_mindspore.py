@@ -1,7 +1,5 @@
 """Tests of what is MindSpore's own: segments are cells, with the modules that they call."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Promises that users of `mx.checkpoint()` rely on beside equal gradients of float arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

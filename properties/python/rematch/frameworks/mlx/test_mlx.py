@@ -1,7 +1,5 @@
 """Scripts of adapters that are tables of expressions, tried with MLX."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

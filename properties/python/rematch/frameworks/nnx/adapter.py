@@ -1,7 +1,5 @@
 """flax.nnx: `nnx.remat()` of functions that take modules and generators, which they change."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Promises that users of `nnx.remat()` rely on beside equal gradients of modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """PaddlePaddle: `fleet.utils.recompute()`, in both of its variants."""
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

@@ -1,7 +1,5 @@
 """Runs that may kill their process, each in a copy of it."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import resource

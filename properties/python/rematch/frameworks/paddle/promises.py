@@ -1,7 +1,5 @@
 """Promises that users of Paddle's `recompute()` rely on beside equal gradients of float tensors."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

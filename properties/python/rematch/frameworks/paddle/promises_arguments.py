@@ -1,7 +1,5 @@
 """Promises that users of Paddle's `recompute()` rely on: what it takes and returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of adapters with a tape, tried with PaddlePaddle: what it accumulates itself is judged."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any

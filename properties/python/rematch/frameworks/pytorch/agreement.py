@@ -1,7 +1,5 @@
 """Records of data-parallel runs: in what ranks must agree, and what they show together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest

@@ -9,8 +9,6 @@ bits of the plain one: every parameter has the same place in what is reduced, by
 the order of summation.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence

@@ -1,8 +1,6 @@
 """Answers `export` requests for PyTorch: scripts from short to faithful, of which the first that shows the finding is
 the answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress

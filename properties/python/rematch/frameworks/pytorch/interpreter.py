@@ -1,7 +1,5 @@
 """Runs scripts as `python script.py` would, in a process of its own each."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import subprocess

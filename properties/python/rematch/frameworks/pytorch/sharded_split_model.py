@@ -1,7 +1,5 @@
 """Models within fully_shard() of which layers are split: a mesh of two dimensions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

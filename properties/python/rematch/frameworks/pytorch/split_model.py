@@ -1,7 +1,5 @@
 """Models of which layers are split among ranks by parallelize_module()."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

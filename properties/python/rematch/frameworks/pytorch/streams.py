@@ -1,7 +1,5 @@
 """Generators that the layers of a case draw from."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,8 +1,6 @@
 """Collectives of the subjects on ranks are noted with their unit and their phase, planted troubles show, and ranks that
 split layers show together what one process shows."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

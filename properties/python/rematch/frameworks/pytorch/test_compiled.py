@@ -1,7 +1,5 @@
 """Compiled PyTorch as subjects: what is judged is compiled, and is recomputed."""
 
-from __future__ import annotations
-
 import sys
 
 import cases

@@ -1,8 +1,6 @@
 """The PyTorch that is installed shows what the record says, and keeps what its documentation
 promises, but where known; what does not is told."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import runpy

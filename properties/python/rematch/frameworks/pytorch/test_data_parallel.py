@@ -1,8 +1,6 @@
 """PyTorch's data parallelism as subjects: ranks show together what one process shows, and what goes
 wrong between them is told, also where nobody answers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Scripts that show a finding in PyTorch alone, run by an interpreter that knows only PyTorch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import cache

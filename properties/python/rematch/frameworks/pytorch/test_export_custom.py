@@ -1,7 +1,5 @@
 """Scripts of findings in layers of the subject's own."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

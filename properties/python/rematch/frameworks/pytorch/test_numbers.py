@@ -3,8 +3,6 @@
 Hunts compare all layers with the reference engine (law `agrees-with-reference`).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

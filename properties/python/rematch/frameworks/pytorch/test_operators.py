@@ -1,7 +1,5 @@
 """Policies by operators of PyTorch: what they keep does not run again, and all else does."""
 
-from __future__ import annotations
-
 import pytest
 from cases import chain, observed, run_of, segment
 

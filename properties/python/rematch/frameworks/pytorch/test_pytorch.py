@@ -1,7 +1,5 @@
 """PyTorch as a subject, over the pipes that the harness uses."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

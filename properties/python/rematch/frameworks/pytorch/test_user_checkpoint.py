@@ -1,7 +1,5 @@
 """A checkpoint() of a user's own, in three lines, and what the records say when it is wrong."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import textwrap

@@ -1,7 +1,5 @@
 """Looking at a run from outside: nothing of PyTorch is patched."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext

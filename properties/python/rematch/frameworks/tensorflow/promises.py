@@ -1,7 +1,5 @@
 """Promises that users of `tf.recompute_grad()` rely on beside equal gradients of float tensors."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable
 from typing import Any

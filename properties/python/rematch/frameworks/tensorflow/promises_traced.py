@@ -1,7 +1,5 @@
 """Promises that users of `tf.recompute_grad()` rely on in `tf.function`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs in TensorFlow op by op that show what their tapes keep."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Laws of the adapter of TensorFlow, eager and in tf.function."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
