@@ -124,7 +124,9 @@ class _Source:
         for statement in statements:
             if isinstance(statement, (ast.Import, ast.ImportFrom)):
                 for alias in statement.names:
-                    if name == (alias.asname or alias.name).partition(".")[0]:
+                    if alias.name == "*":
+                        self._name(sys.modules[statement.module], name)
+                    elif name == (alias.asname or alias.name).partition(".")[0]:
                         self._import(statement, alias)
             elif name in _defined(statement) and name not in self.parts:
                 # Itself first: functions may call one another.
