@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.subjects.arrays import decode, encode
+from rematch.subjects.records import decode, encode
 
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 Shape = tuple[int, ...]

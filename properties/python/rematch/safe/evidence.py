@@ -24,8 +24,7 @@ from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.generators import random_leaves
-from rematch.safe.parts import strided_parts
-from rematch.safe.restore import content_of
+from rematch.safe.restore import content_of, strided_parts
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, CLASS, CLOSURE, ENVIRONMENT, GENERATOR, GLOBAL, TAG, Leaf, State
 from rematch.safe.target import Target, named_arguments

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.frameworks.equinox.promises import PROMISES
-from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.adapter import OnJax
 from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.saved import Step
 from rematch.subjects.adapter_layers import Module

@@ -9,7 +9,7 @@ import pytest
 from cases import run_of
 from harness import Harness, run_alone
 
-from rematch.subjects.arrays import decode
+from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
 
 pytest.importorskip("mlx.core")

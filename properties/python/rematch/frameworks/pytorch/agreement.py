@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.subjects.arrays import bits_of
-from rematch.subjects.records import Record
+from rematch.subjects.records import Record, bits_of
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""

@@ -35,8 +35,7 @@ from rematch.frameworks.pytorch.ranks import Died, Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
-from rematch.frameworks.pytorch.sharded_split_model import ShardedSplitModel
-from rematch.frameworks.pytorch.split_model import SplitModel
+from rematch.frameworks.pytorch.split_model import ShardedSplitModel, SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves, Watch

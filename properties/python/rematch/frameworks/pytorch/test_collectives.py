@@ -14,7 +14,7 @@ if sys.platform != "linux":
 
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
-from rematch.subjects.arrays import encode  # noqa: E402
+from rematch.subjects.records import encode  # noqa: E402
 
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}

@@ -19,7 +19,7 @@ from torch.utils import checkpoint as api  # noqa: E402
 from rematch.frameworks.pytorch import contract  # noqa: E402
 from rematch.frameworks.pytorch.contract import PROMISES, broken, script_of  # noqa: E402
 from rematch.frameworks.pytorch.contract import record as records  # noqa: E402
-from rematch.frameworks.pytorch.contract.differences import differences, facts  # noqa: E402
+from rematch.frameworks.pytorch.contract.record import differences, facts  # noqa: E402
 from rematch.subjects.protocol import Unsupported  # noqa: E402
 
 PROFILE = Path(__file__).parent / "profile.json"

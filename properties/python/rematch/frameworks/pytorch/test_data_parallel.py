@@ -23,8 +23,8 @@ from rematch.frameworks.pytorch.arguments import FORM  # noqa: E402
 from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
 from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
-from rematch.subjects.arrays import decode, encode  # noqa: E402
 from rematch.subjects.case import case_from_json  # noqa: E402
+from rematch.subjects.records import decode, encode  # noqa: E402
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")

@@ -8,7 +8,7 @@ import pytest
 from cases import chain, regressions, run_of, segment
 
 torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.interpreter import Interpreter  # noqa: E402
+from rematch.frameworks.pytorch.export import Interpreter  # noqa: E402
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cases import chain, observed, run_of
 
-from rematch.subjects.arrays import decode, encode
+from rematch.subjects.records import decode, encode
 
 pytest.importorskip("torch")
 

@@ -31,7 +31,7 @@ from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers
     selective_masks,
     verdicts,
 )
-from rematch.frameworks.pytorch.contract.differences import changed
+from rematch.frameworks.pytorch.contract.record import changed
 from rematch.frameworks.pytorch.contract.rules import RULES
 from rematch.subjects.promises import Promise, named, script
 
