@@ -1,17 +1,15 @@
 """judge_model() and models that checkpoint inside: their own switch, and their blocks."""
 
 import pytest
+import torch
+from modules import causes
+from planted_between import HandsSwitchOn
+from test_safe import X, conv
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-torch = pytest.importorskip("torch")
-
-from modules import causes  # noqa: E402
-from planted_between import HandsSwitchOn  # noqa: E402
-from test_safe import X, conv  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
-
-from rematch.safe import judge, judge_model  # noqa: E402
+from rematch.safe import judge, judge_model
 
 
 def layer(*more):

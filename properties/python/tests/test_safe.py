@@ -9,17 +9,15 @@ import time
 from collections import OrderedDict
 
 import numpy as np
+import planted_outside  # noqa: F401
 import pytest
+import torch
+from modules import causes, planted_as
+from planted_states import Alternates, counts
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-import planted_outside  # noqa: E402, F401
-from modules import causes, planted_as  # noqa: E402
-from planted_states import Alternates, counts  # noqa: E402
-from torch import nn  # noqa: E402
-
-from rematch.__main__ import main  # noqa: E402
-from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
+from rematch.__main__ import main
+from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(2))
 

@@ -6,22 +6,20 @@ import warnings
 from contextlib import nullcontext
 from functools import partial
 
+import planted_computations  # noqa: F401
+import planted_states  # noqa: F401
 import pytest
+import sound_outside  # noqa: F401
+import torch
+import torch.utils.checkpoint as library
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, maker
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+from watched import WIDTH, Transformer, batch, train
 
-torch = pytest.importorskip("torch")
-
-import planted_computations  # noqa: E402, F401
-import planted_states  # noqa: E402, F401
-import sound_outside  # noqa: E402, F401
-import torch.utils.checkpoint as library  # noqa: E402
-from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, maker  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from watched import WIDTH, Transformer, batch, train  # noqa: E402
-
-import rematch  # noqa: E402
-from rematch.watching import RecomputationDiffers, WatchWarning  # noqa: E402
+import rematch
+from rematch.watching import RecomputationDiffers, WatchWarning
 
 VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
 

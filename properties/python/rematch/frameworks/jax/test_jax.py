@@ -8,8 +8,6 @@ import pytest
 from cases import observed, run_of
 from harness import Harness
 
-jax = pytest.importorskip("jax")
-
 SUBJECTS = {
     "jax": ("jax",),
     "jax:nested": ("jax", "--nested"),

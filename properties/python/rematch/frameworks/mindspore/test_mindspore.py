@@ -8,8 +8,6 @@ import pytest
 from cases import chain, observed, run_of, segment
 from harness import Harness, run_alone
 
-pytest.importorskip("mindspore")
-
 TRAINED = {"input_requires_grad": True}
 DENSE = {"kind": "custom", "layer": "dense: N C -> N C; parameters"}
 

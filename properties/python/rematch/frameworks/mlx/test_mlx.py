@@ -12,8 +12,6 @@ from harness import Harness, run_alone
 from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
 
-pytest.importorskip("mlx.core")
-
 _TRAINED = {"protocol": {"input_requires_grad": True}}
 SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 

@@ -8,8 +8,6 @@ import pytest
 from cases import chain, observed, run_of, segment
 from harness import Harness, run_alone
 
-pytest.importorskip("paddle")
-
 TRAINED = {"input_requires_grad": True}
 WHOLE: dict[str, Any] = {"early_stop": False, "determinism": "none"}
 VARIANTS = ["reentrant", "non_reentrant"]

@@ -8,13 +8,9 @@ import pytest
 from cases import assert_same_arrays, chain, differing, observed, run_of, segment
 from harness import Harness, planted
 
-pytest.importorskip("torch")
-if sys.platform != "linux":
-    pytest.skip("ranks are copies of a process", allow_module_level=True)
-
-from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
-from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
-from rematch.subjects.records import encode  # noqa: E402
+from rematch.frameworks.pytorch.data_parallel import LAYERS
+from rematch.frameworks.pytorch.setup import MODES, OPTIONS
+from rematch.subjects.records import encode
 
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}

@@ -7,8 +7,6 @@ import pytest
 from cases import chain, run_of, segment
 from harness import Harness
 
-pytest.importorskip("torch")
-
 AVERAGE = {"kind": "custom", "layer": "moving_average_in_place: N C -> N C; state"}
 TRAINABLE = {"input_requires_grad": True}
 

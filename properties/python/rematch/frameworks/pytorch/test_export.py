@@ -7,8 +7,7 @@ from functools import cache
 import pytest
 from cases import chain, regressions, run_of, segment
 
-torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.export import Interpreter  # noqa: E402
+from rematch.frameworks.pytorch.export import Interpreter
 
 TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85

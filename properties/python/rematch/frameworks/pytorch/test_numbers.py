@@ -11,8 +11,6 @@ from cases import chain, observed, run_of
 
 from rematch.subjects.records import decode, encode
 
-pytest.importorskip("torch")
-
 
 def numbers(record, quantity, **place):
     key = (quantity, place.get("step", 0), place.get("microbatch", 0), place.get("index", 0))

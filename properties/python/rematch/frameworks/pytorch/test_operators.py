@@ -3,10 +3,8 @@
 import pytest
 from cases import chain, observed, run_of, segment
 
-torch = pytest.importorskip("torch")
-
-from rematch.frameworks.pytorch.operators import POLICIES  # noqa: E402
-from rematch.frameworks.pytorch.test_export import finding, shown  # noqa: E402
+from rematch.frameworks.pytorch.operators import POLICIES
+from rematch.frameworks.pytorch.test_export import finding, shown
 
 SUBJECT = """
 import torch

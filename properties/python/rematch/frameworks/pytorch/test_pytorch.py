@@ -3,11 +3,11 @@
 import sys
 
 import pytest
+import torch
 from cases import chain, differing, regressions, run_of, segment
 from harness import Harness
 
-torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.arguments import flat, handed, received  # noqa: E402
+from rematch.frameworks.pytorch.arguments import flat, handed, received
 
 # Saved cases in which PyTorch differs from its plain run, and where that shows first.
 DIVERGES = {"recomputed_tensor_kept": "buffer", "running_statistics_updated_twice": "buffer"}

@@ -5,14 +5,13 @@ import sys
 import textwrap
 
 import pytest
+import torch
 from cases import chain, differing, observed, run_of, segment
+from torch.overrides import TorchFunctionMode
+from torch.utils import checkpoint as torch_checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
 
-torch = pytest.importorskip("torch")
-from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch.utils import checkpoint as torch_checkpoint  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-from rematch.frameworks.pytorch.trial import left_behind, put_back  # noqa: E402
+from rematch.frameworks.pytorch.trial import left_behind, put_back
 
 TRAINABLE = {"input_requires_grad": True}
 

@@ -8,8 +8,6 @@ import pytest
 from cases import observed, run_of
 from harness import Harness
 
-pytest.importorskip("tensorflow")
-
 SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 LINEAR = {"kind": "linear", "features": 4}
 TRAINED = {"protocol": {"input_requires_grad": True}}
