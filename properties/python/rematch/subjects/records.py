@@ -1,7 +1,5 @@
 """Records of runs, and arrays, as the harness reads them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from math import prod
@@ -168,7 +166,7 @@ class Record:
         """A list as the protocol writes it."""
         return self._lists.get(name, [])
 
-    def take_over(self, other: Record) -> None:
+    def take_over(self, other: "Record") -> None:
         """Notes all that the other record shows, but for its arrays."""
         self._rest |= other._rest
         self._lists |= {k: v for k, v in other._lists.items() if k != "observations"}

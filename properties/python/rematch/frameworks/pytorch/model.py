@@ -1,7 +1,5 @@
 """The model of a case in PyTorch: its layers as functions from one boundary to the next."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -61,7 +59,7 @@ class Forward:
 class Block:
     """A segment as a function, for a checkpoint() that is not PyTorch's own."""
 
-    model: TorchModel
+    model: "TorchModel"
     segment: Segment
     state: Forward
 
