@@ -432,27 +432,6 @@ def test_a_model_that_never_calls_checkpoint_is_said_not_to_be_seen():
             model(torch.randn(3, 4)).sum().backward()
 
 
-def test_a_model_that_no_longer_calls_checkpoint_is_said_not_to_be_seen():
-    class Once(Checkpointed):
-        steps = 0
-
-        def forward(self, x):
-            self.steps += 1
-            return super().forward(x) if self.steps < 3 else self.inner(x)
-
-    model = Once(nn.Linear(4, 4))
-    with rematch.watch(model, every=1) as watch:
-        for step in range(1, 5):
-            fewer = (
-                pytest.warns(WatchWarning, match=f"checkpoint.. around inner in step {step}, as in")
-                if step == 3
-                else nullcontext()
-            )
-            with fewer:
-                model(rows()).sum().backward()
-            assert watch.regions == (step < 3)
-
-
 def test_wrong_options_are_refused():
     for options in ({"every": 0}, {"keep_bytes": 0}, {"on_difference": "stop"}):
         with pytest.raises(ValueError, match=next(iter(options))):
