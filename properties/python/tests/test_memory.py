@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import sound as sound_modules  # noqa: F401
 import torch
-from modules import SOUND, arguments_of
+from modules import SOUND, arguments_of, causes, maker
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -19,10 +19,6 @@ from rematch.safe.target_run import called
 
 WIDTH = 16
 X = torch.randn(3, 4)
-
-
-def causes(verdict):
-    return [finding.cause.name for finding in verdict.findings]
 
 
 class Layer(nn.Module):
@@ -193,18 +189,11 @@ def packed():
     return nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4), [5, 4, 2])
 
 
-class Packed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.rnn = nn.GRU(4, 4)
-
-    def forward(self, sequence):
-        return self.rnn(sequence)[1]
-
-
 def test_a_region_holds_what_it_is_given_also_in_containers():
     given = packed()
-    saved = judge(Packed(), given).saved
+    saved = judge(
+        maker(lambda self, sequence: self.rnn(sequence)[1], None, nn.Module, rnn=lambda: nn.GRU(4, 4))(), given
+    ).saved
     assert saved["non_reentrant"] == given.data.nbytes + given.batch_sizes.nbytes
 
 

@@ -229,18 +229,13 @@ def test_what_differs_without_the_compiler_is_not_its_fault():
 
 
 def test_each_variant_is_told_with_the_scenario_that_shows_it():
-    class Takes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.rest = nn.Linear(4, 4), [float(n) for n in range(200)]
+    def takes(self, x):
+        y = self.inner(x).tanh()
+        # Early stop comes before this.
+        self.rest.pop()
+        return y
 
-        def forward(self, x):
-            y = self.inner(x).tanh()
-            # Early stop comes before this.
-            self.rest.pop()
-            return y
-
-    text = judge(Takes(), torch.randn(3, 4)).report()
+    text = judge(maker(takes, None, rest=[float(n) for n in range(200)])(), torch.randn(3, 4)).report()
     assert "use_reentrant=True, one training step; use_reentrant=False, early stop off\n" in text, text
 
 
