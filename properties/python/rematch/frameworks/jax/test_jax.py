@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cases import observed, run_of
+from cases import SEGMENT, observed, run_of
 from harness import Harness
 
 SUBJECTS = {
@@ -18,7 +18,6 @@ SUBJECTS = {
     "equinox": ("equinox",),
 }
 NEEDED = {"nnx": "flax", "equinox": "equinox"}
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 LAYERS = [
     {"kind": "linear", "features": 4},
     {"kind": "tanh"},

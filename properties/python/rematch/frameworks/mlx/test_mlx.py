@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import run_of
+from cases import SEGMENT, run_of
 from harness import Harness, run_alone
 
 from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
 
 _TRAINED = {"protocol": {"input_requires_grad": True}}
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
 
 @pytest.fixture(scope="module")

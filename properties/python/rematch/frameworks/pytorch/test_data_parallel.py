@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import assert_same_arrays, chain, differing, observed, run_of, segment
+from cases import TRAINABLE, assert_same_arrays, chain, differing, observed, plan, run_of, segment
 from harness import Harness
 from torch.distributed.device_mesh import DeviceMesh
 
@@ -23,13 +23,8 @@ from rematch.subjects.records import decode, encode
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")
-TRAINABLE = {"input_requires_grad": True}
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
-
-
-def plan(*segments):
-    return {"segments": list(segments)}
 
 
 def of(kind, case, mode, ranks=2, buckets="single"):

@@ -5,11 +5,10 @@ import sys
 from functools import cache
 
 import pytest
-from cases import chain, regressions, run_of, segment
+from cases import TRAINABLE, chain, regressions, run_of, segment
 
 from rematch.frameworks.pytorch.export import Interpreter
 
-TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85
 """How many lines a script may have beside the function of a layer; 60 if it shows a gradient."""
 

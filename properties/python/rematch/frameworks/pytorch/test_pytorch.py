@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from cases import chain, differing, regressions, run_of, segment
+from cases import TRAINABLE, chain, differing, regressions, run_of, segment
 from harness import Harness
 
 from rematch.frameworks.pytorch.arguments import flat, handed, received
@@ -17,7 +17,6 @@ CASES = {
     for name, case in regressions().items()
     if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
 }
-TRAINABLE = {"input_requires_grad": True}
 
 
 @pytest.mark.parametrize("name", CASES)

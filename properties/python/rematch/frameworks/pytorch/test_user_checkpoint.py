@@ -6,14 +6,12 @@ import textwrap
 
 import pytest
 import torch
-from cases import chain, differing, observed, run_of, segment
+from cases import TRAINABLE, chain, differing, observed, run_of, segment
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint as torch_checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rematch.frameworks.pytorch.trial import left_behind, put_back
-
-TRAINABLE = {"input_requires_grad": True}
 
 THREE_LINES = """
 from rematch import serve

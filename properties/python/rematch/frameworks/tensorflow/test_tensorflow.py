@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cases import observed, run_of
+from cases import SEGMENT, observed, run_of
 from harness import Harness
 
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 LINEAR = {"kind": "linear", "features": 4}
 TRAINED = {"protocol": {"input_requires_grad": True}}
 

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 tanh = torch.tanh
 

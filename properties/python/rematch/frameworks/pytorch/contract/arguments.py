@@ -5,7 +5,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def attempt(variant, function=torch.tanh, **options):

@@ -6,7 +6,7 @@ from functools import partial
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 bfloat16 = torch.bfloat16
 mm = torch.ops.aten.mm.default

@@ -8,7 +8,7 @@ import torch
 import torch.utils.checkpoint as C
 from torch._subclasses import FakeTensorMode
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 class Device(types.ModuleType):

@@ -6,7 +6,7 @@ import torch
 import torch.utils.checkpoint as C
 
 from rematch.frameworks.pytorch.contract.lifetime import two_outputs
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def group():

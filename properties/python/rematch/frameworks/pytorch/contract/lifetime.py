@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe(

@@ -2,7 +2,7 @@
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0), **options):

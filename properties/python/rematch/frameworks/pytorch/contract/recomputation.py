@@ -7,7 +7,7 @@ import threading
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe("N1.hidden", "A body that saves four tensors: what the surrounding hooks see of it.")

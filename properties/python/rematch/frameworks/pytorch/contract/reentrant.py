@@ -5,7 +5,7 @@ from collections import namedtuple
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe("RE1.forward", "What the forward leaves behind for a body of a product and a tanh.")

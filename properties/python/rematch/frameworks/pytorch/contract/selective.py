@@ -5,7 +5,7 @@ import functools
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 aten = torch.ops.aten
 Policy = C.CheckpointPolicy

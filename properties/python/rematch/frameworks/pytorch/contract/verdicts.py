@@ -8,7 +8,7 @@ import random
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import *  # noqa: F403
+from rematch.frameworks.pytorch.contract.probing import *
 
 tanh = torch.tanh
 
