@@ -104,41 +104,26 @@ def linen_statistics(checkpoint):
     return [float(jnp.sum(a)) for a in jax.tree.leaves(changed)]
 
 
+class Branches(nn.Module):
+    @nn.compact
+    def __call__(self, x, train=True):
+        return x * 2 if train else x
+
+
 def linen_flag(checkpoint):
     """linen: the flag `train` may be given by position."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train):
-            return x * 2 if train else x
-
-    return remat(Layer)().apply({}, jnp.ones(2), True)
+    return wrapper(checkpoint)(Branches)().apply({}, jnp.ones(2), True)
 
 
 def linen_static_flag(checkpoint):
     """linen: so it may if it is static, and it has a default."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train=True):
-            return x * 2 if train else x
-
-    layer = remat(Layer, static_argnums=2)()
+    layer = wrapper(checkpoint)(Branches, static_argnums=2)()
     return [layer.apply({}, jnp.ones(2), False), layer.apply({}, jnp.ones(2))]
 
 
 def linen_static_keyword(checkpoint):
     """linen: it may be given by keyword if it is static."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train=True):
-            return x * 2 if train else x
-
-    return remat(Layer, static_argnums=2)().apply({}, jnp.ones(2), train=False)
+    return wrapper(checkpoint)(Branches, static_argnums=2)().apply({}, jnp.ones(2), train=False)
 
 
 def linen_other_method(checkpoint):

@@ -64,6 +64,13 @@ def scope(checkpoint: Callable[..., Any], mode: str = "full") -> Any:
     return keras.RematScope(mode=None if checkpoint is plain else mode)
 
 
+def fitted(model: Any) -> Any:
+    """Weights after an epoch of fit()."""
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    return np.round(model.get_weights()[0], 5)
+
+
 def mask_of_a_sequence(checkpoint):
     """A layer within a layer sees the mask of its input in the recomputation, too."""
 
@@ -180,9 +187,7 @@ def trains_in_fit(checkpoint):
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "tanh")])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(model)
 
 
 def dropout_in_fit(checkpoint):
@@ -190,10 +195,7 @@ def dropout_in_fit(checkpoint):
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         layer = keras.layers.Dropout(0.0)
-    model = keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)]))
 
 
 def dense_in_fit(checkpoint):
@@ -201,10 +203,7 @@ def dense_in_fit(checkpoint):
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         layer = keras.layers.Dense(1)
-    model = keras.Sequential([keras.Input((2,)), layer])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(keras.Sequential([keras.Input((2,)), layer]))
 
 
 def model_of_a_scope(checkpoint):
