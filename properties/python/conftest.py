@@ -1,13 +1,25 @@
 """Fixtures that the tests share."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 from harness import Copied, Harness
+
+OF_ANY = [f"test_{name}.py" for name in ("bugs", "frameworks", "package", "program", "promises", "protocol")]
+OF_RANKS = ("test_collectives.py", "test_data_parallel.py", "test_watch_parallel.py")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out tests of a framework that is not installed, and those of ranks, which are copies of a process."""
+    folder, name = collection_path.parts[-2:]
+    known = {"tests": "torch", "pytorch": "torch"} | dict.fromkeys(("jax", "mlx", "mindspore", "paddle", "tensorflow"))
+    if not name.startswith("test_") or folder not in known or name in OF_ANY:
+        return None
+    return find_spec(known[folder] or folder) is None or sys.platform != "linux" and name in OF_RANKS or None
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,5 @@
 """Loads functions and classes that the command line names by where they are."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Counts for tests how often a submodule ran, what was kept for the backward, and what drew random numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Finds the program that is written in C++, lists its commands, and hands over to it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

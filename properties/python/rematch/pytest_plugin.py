@@ -1,7 +1,5 @@
 """A pytest plugin: the fixture `checkpoint_safe`, and --rematch-model, which judges models without a test file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Records in a file what the checkpointed regions of a run compute, and judges such a file anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Compares, now and then in a running job, what recomputations compute with what their forwards computed."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import warnings
@@ -29,7 +27,7 @@ class WatchWarning(UserWarning):
 class RecomputationDiffers(RuntimeError):
     """Raised out of backward() with `on_difference="raise"`; `finding` says what differs."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: "Finding") -> None:
         super().__init__(str(finding))
         self.finding = finding
 
@@ -51,13 +49,13 @@ class Finding:
     times: int = 1
 
     @classmethod
-    def of(cls, comparison: Comparison, step: int, rank: int | None) -> Finding:
+    def of(cls, comparison: Comparison, step: int, rank: int | None) -> "Finding":
         """Returns the finding of a comparison in which something differs."""
         leading = comparison.first or comparison.astray or comparison.states[0]
         element = leading.element if isinstance(leading, Difference) else None
         return cls(step, rank, leading.module, leading.operator, element, comparison)
 
-    def added_to(self, findings: list[Finding]) -> Finding | None:
+    def added_to(self, findings: "list[Finding]") -> "Finding | None":
         """Adds the finding to `findings`; if one of the same place is there, counts that one up and returns it."""
         known = next((f for f in findings if (f.module, f.operator) == (self.module, self.operator)), None)
         if known is None:
@@ -122,7 +120,7 @@ class Watch(Regions):
         self._hooks, self._modules = [], None
         self._leave()
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> "Watch":
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from rematch.subjects.arrays import decode, encode
+from rematch.subjects.records import decode, encode
 
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 Shape = tuple[int, ...]
+TRAINABLE = {"input_requires_grad": True}
+SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
 
 def _window(extent: int, layer: dict[str, Any]) -> int:
@@ -186,6 +188,10 @@ def chain(*kinds: str | dict[str, Any], input: Shape = (4, 6), **rest: Any) -> d
     layers = [{"kind": k, **usual.get(k, {})} if isinstance(k, str) else k for k in kinds]
     case = {"format": 1, "seed": 7, "dtype": "float32", "input": list(input), "layers": layers}
     return {**case, **rest}
+
+
+def plan(*segments: dict[str, Any]) -> dict[str, Any]:
+    return {"segments": list(segments)}
 
 
 def segment(begin: int, end: int, variant: str = "non_reentrant", **rest: Any) -> dict[str, Any]:

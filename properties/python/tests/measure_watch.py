@@ -1,19 +1,18 @@
 """Measures what watch() costs, as shares of a training step without it:
 
-    taskset -c 0 python tests/measure_watch.py [--rounds N] [--width W]... [--reentrant]
+    taskset -c 0 python tests/measure_watch.py [WIDTH]...
 
 The model is a transformer of four checkpointed encoder layers, trained with AdamW. A round is a step
 without a watch, one with a watch that does not look, and a watched one, in any order; each figure is
 a median of ratios within a round, by processor time. `every_100` is the cost of watch(model) in percent.
 """
 
-import argparse
 import json
 import random
 import statistics
+import sys
 import time
 from contextlib import nullcontext
-from typing import Any
 
 import torch
 from torch import nn
@@ -23,25 +22,24 @@ import rematch
 
 
 class Encoder(nn.Module):
-    def __init__(self, width: int, reentrant: bool) -> None:
+    def __init__(self, width):
         super().__init__()
         self.layers = nn.ModuleList(nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True) for _ in range(4))
         self.head = nn.Linear(width, 10)
-        self.reentrant = reentrant
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x):
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=self.reentrant)
+            x = checkpoint(layer, x, use_reentrant=False)
         return self.head(x)
 
 
-def figures(width: int, rows: int, length: int, rounds: int, reentrant: bool) -> dict[str, Any]:
+def figures(width, rounds=40):
     torch.manual_seed(0)
-    model = Encoder(width, reentrant)
+    model, rows, length = Encoder(width), 8, max(16, width // 2)
     optimizer = torch.optim.AdamW(model.parameters())
     x = torch.randn(rows, length, width, requires_grad=True)
 
-    def seconds() -> float:
+    def seconds():
         begin = time.process_time()
         model(x).square().mean().backward()
         optimizer.step()
@@ -49,7 +47,7 @@ def figures(width: int, rows: int, length: int, rounds: int, reentrant: bool) ->
         return time.process_time() - begin
 
     order, rng = [None, 1 << 30, 1], random.Random(1)
-    times: dict[int | None, list[float]] = {every: [] for every in order}
+    times = {every: [] for every in order}
     for _ in range(rounds + 3):
         rng.shuffle(order)  # What ran before leaves its mark on caches.
         for every in order:
@@ -62,16 +60,7 @@ def figures(width: int, rows: int, length: int, rounds: int, reentrant: bool) ->
     return {"width": width, "tokens": rows * length, "step_ms": round(1000 * statistics.median(plain), 1), **of_steps}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--width", type=int, action="append")
-    parser.add_argument("--reentrant", action="store_true")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    for width in arguments.width or [32, 64, 128, 256]:
-        print(json.dumps(figures(width, 8, max(16, width // 2), arguments.rounds, arguments.reentrant)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    torch.set_num_threads(1)
+    for width in map(int, sys.argv[1:] or (32, 64, 128, 256)):
+        print(json.dumps(figures(width)), flush=True)

@@ -7,24 +7,22 @@ import random
 import time
 
 import numpy as np
+import planted_between as between
+import planted_computations as computations
+import planted_outside as outside
+import planted_phases as phases
+import planted_states as states
 import pytest
+import sound_outside
+import torch
+from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker
+from torch import nn
+from torch.nn.utils import parametrize
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint as any_checkpoint
 
-torch = pytest.importorskip("torch")
-
-import planted_between as between  # noqa: E402
-import planted_computations as computations  # noqa: E402
-import planted_outside as outside  # noqa: E402
-import planted_phases as phases  # noqa: E402
-import planted_states as states  # noqa: E402
-import sound_outside  # noqa: E402
-from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn.utils import parametrize  # noqa: E402
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts  # noqa: E402
-from torch.utils.checkpoint import checkpoint as any_checkpoint  # noqa: E402
-
-from rematch.safe import judge  # noqa: E402
-from rematch.safe.causes import CAUSES, Cause, memory  # noqa: E402
+from rematch.safe import judge
+from rematch.safe.causes import CAUSES, Cause, memory
 
 MEMORY = [cause.name for cause in vars(memory).values() if isinstance(cause, Cause)]
 

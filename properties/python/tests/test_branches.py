@@ -4,14 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from modules import Inner
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from modules import Inner  # noqa: E402
-from torch import nn  # noqa: E402
-
-from rematch.safe import judge  # noqa: E402
-from rematch.safe.branches import TRACED  # noqa: E402
+from rematch.safe import judge
+from rematch.safe.branches import TRACED
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
 

@@ -2,20 +2,17 @@
 
 import random
 
+import planted_between  # noqa: F401
+import planted_computations  # noqa: F401
+import planted_outside  # noqa: F401
+import planted_phases  # noqa: F401
+import planted_states  # noqa: F401
 import pytest
+import sound_outside  # noqa: F401
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of
 
-pytest.importorskip("torch")
-
-import planted_between  # noqa: E402, F401
-import planted_computations  # noqa: E402, F401
-import planted_outside  # noqa: E402, F401
-import planted_phases  # noqa: E402, F401
-import planted_states  # noqa: E402, F401
-import sound_outside  # noqa: E402, F401
-from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of  # noqa: E402
-
-from rematch.safe import judge, judging  # noqa: E402
-from rematch.safe.causes import CAUSES, Cause, computations, diagnose, memory, states  # noqa: E402
+from rematch.safe import judge, judging
+from rematch.safe.causes import CAUSES, Cause, computations, diagnose, memory, states
 
 PLANTED_ELSEWHERE = {"kernel-by-grad-mode", "compiler"} | {
     cause.name for cause in vars(memory).values() if isinstance(cause, Cause)

@@ -6,13 +6,11 @@ import math
 from functools import partial
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from checkpointing_test import check_gradient_checkpointing, distance  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.utils import checkpoint as checkpoints  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
+import torch
+from checkpointing_test import check_gradient_checkpointing, distance
+from torch import nn
+from torch.utils import checkpoint as checkpoints
+from torch.utils.checkpoint import checkpoint
 
 WIDTH = 8
 MASK = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])

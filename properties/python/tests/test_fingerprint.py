@@ -1,10 +1,9 @@
 """A fingerprint changes with every element and with its place, and with nothing else."""
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from rematch.journal.fingerprint import COLUMNS, SHORT, Fingerprints, flattened  # noqa: E402
+from rematch.journal.fingerprint import COLUMNS, SHORT, Fingerprints, flattened
 
 DTYPES = [torch.bool, torch.uint8, torch.float8_e5m2, torch.bfloat16, torch.float16, torch.int32]
 DTYPES += [torch.float32, torch.int64, torch.float64, torch.complex64, torch.complex128]

@@ -13,7 +13,7 @@ import pytest
 from cases import chain, observed, run_of, segment
 from harness import SOURCES, Harness, run_alone
 
-from rematch.subjects.arrays import decode
+from rematch.subjects.records import decode
 
 FILES = sorted((SOURCES / "rematch" / "frameworks").glob("*/framework.json"))
 DECLARED = [json.loads(file.read_text()) for file in FILES]

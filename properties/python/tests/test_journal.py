@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-
-import rematch  # noqa: E402
-from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal  # noqa: E402
-from rematch.journal.operators import Operators, Reader  # noqa: E402
+import rematch
+from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal
+from rematch.journal.operators import Operators, Reader
 
 VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
 PACKAGE = Path(rematch.__file__).parent

@@ -8,8 +8,6 @@ from cases import chain, run_of, segment
 
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, shown
 
-pytest.importorskip("torch")
-
 OPTIONS = {"reentrant": {}, "non_reentrant": {"early_stop": False, "determinism": "none"}}
 """By variant; those of the other one are what DeepSpeed's non-reentrant function has."""
 

@@ -3,29 +3,22 @@
 from functools import partial
 
 import pytest
+import sound as sound_modules  # noqa: F401
+import torch
+from modules import SOUND, arguments_of, causes, maker
+from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-pytest.importorskip("torch")
-
-import sound as sound_modules  # noqa: E402, F401
-import torch  # noqa: E402
-from modules import SOUND, arguments_of  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.autograd.graph import saved_tensors_hooks  # noqa: E402
-from torch.distributed._tools.mem_tracker import MemTracker  # noqa: E402
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts  # noqa: E402
-
-from rematch import judge, judge_model  # noqa: E402
-from rematch.safe.memory import measure  # noqa: E402
-from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT  # noqa: E402
-from rematch.safe.target import Target  # noqa: E402
-from rematch.safe.target_run import called  # noqa: E402
+from rematch import judge, judge_model
+from rematch.safe.memory import measure
+from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT
+from rematch.safe.target import Target
+from rematch.safe.target_run import called
 
 WIDTH = 16
 X = torch.randn(3, 4)
-
-
-def causes(verdict):
-    return [finding.cause.name for finding in verdict.findings]
 
 
 class Layer(nn.Module):
@@ -196,18 +189,11 @@ def packed():
     return nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4), [5, 4, 2])
 
 
-class Packed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.rnn = nn.GRU(4, 4)
-
-    def forward(self, sequence):
-        return self.rnn(sequence)[1]
-
-
 def test_a_region_holds_what_it_is_given_also_in_containers():
     given = packed()
-    saved = judge(Packed(), given).saved
+    saved = judge(
+        maker(lambda self, sequence: self.rnn(sequence)[1], None, nn.Module, rnn=lambda: nn.GRU(4, 4))(), given
+    ).saved
     assert saved["non_reentrant"] == given.data.nbytes + given.batch_sizes.nbytes
 
 

@@ -1,17 +1,15 @@
 """judge_model() and models that checkpoint inside: their own switch, and their blocks."""
 
 import pytest
+import torch
+from modules import causes, maker
+from planted_between import HandsSwitchOn
+from test_safe import X, conv
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-torch = pytest.importorskip("torch")
-
-from modules import causes  # noqa: E402
-from planted_between import HandsSwitchOn  # noqa: E402
-from test_safe import X, conv  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper  # noqa: E402
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential  # noqa: E402
-
-from rematch.safe import judge, judge_model  # noqa: E402
+from rematch.safe import judge, judge_model
 
 
 def layer(*more):
@@ -81,15 +79,10 @@ def test_blocks_of_a_model_can_be_named():
 
 
 def test_a_flag_with_another_meaning_that_gates_a_checkpoint_accuses_nobody():
-    class Gated(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.use_branch = nn.Linear(4, 4), True
+    def gated(self, x):
+        return x + checkpoint(self.inner, x, use_reentrant=False) if self.use_branch else x * 1.0
 
-        def forward(self, x):
-            return x + checkpoint(self.inner, x, use_reentrant=False) if self.use_branch else x * 1.0
-
-    verdict = judge(Gated(), X)
+    verdict = judge(maker(gated, None, use_branch=True)(), X)
     assert verdict.safe and not verdict.findings, verdict.report()
     assert any("use_branch" in what for what, _ in verdict.not_tried)
 
@@ -190,15 +183,12 @@ def test_without_a_switch_that_does_anything_the_answer_is_about_blocks(options,
 
 
 def test_all_modules_that_a_region_calls_are_checkpointed():
-    class Segments(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.blocks, self.remat = nn.Sequential(*(layer() for _ in range(4))), False
+    def segments(self, x):
+        return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)
 
-        def forward(self, x):
-            return checkpoint_sequential(self.blocks, 2, x, use_reentrant=False) if self.remat else self.blocks(x)
-
-    remark = next(f for f in judge_model(Segments(), X).findings if f.remark)
+    blocks = nn.Sequential(*(layer() for _ in range(4)))
+    model = maker(segments, None, nn.Module, blocks=lambda: blocks, remat=False)()
+    remark = next(f for f in judge_model(model, X).findings if f.remark)
     assert remark.about == "blocks.2, blocks.3"
     assert remark.what == "only blocks.0, blocks.1 are checkpointed"
 

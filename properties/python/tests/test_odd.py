@@ -15,20 +15,18 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
+from modules import causes, maker
+from odd import DTYPES, FUNCTIONS, HABITS, OBJECTS, STORED, TENSORS, WITHOUT_MEMORY, Block, Uses, X
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled
 
-torch = pytest.importorskip("torch")
-
-from modules import causes, maker  # noqa: E402
-from odd import DTYPES, FUNCTIONS, HABITS, OBJECTS, STORED, TENSORS, WITHOUT_MEMORY, Block, Uses, X  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-from torch.utils.checkpoint import checkpoint, set_checkpoint_debug_enabled  # noqa: E402
-
-import rematch  # noqa: E402
-from rematch.safe import judge, judge_model, target_run  # noqa: E402
-from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS  # noqa: E402
-from rematch.safe.target import Target  # noqa: E402
-from rematch.safe.trials import Trier  # noqa: E402
+import rematch
+from rematch.safe import judge, judge_model, target_run
+from rematch.safe.scenarios import FIRST, NON_REENTRANT, REENTRANT, SCENARIOS
+from rematch.safe.target import Target
+from rematch.safe.trials import Trier
 
 
 def snapshot():

@@ -8,22 +8,20 @@ from functools import partial
 from itertools import product
 
 import pytest
+import torch
+from harness import peak_and_rest
+from modules import maker
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-torch = pytest.importorskip("torch")
-
-from harness import peak_and_rest  # noqa: E402
-from modules import maker  # noqa: E402
-from torch import nn  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
-
-from rematch.__main__ import main  # noqa: E402
-from rematch.journal.operators import Operators  # noqa: E402
-from rematch.journal.storages import StorageMeter  # noqa: E402
-from rematch.plan import apply, plan_model  # noqa: E402
-from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of  # noqa: E402
-from rematch.plan.planner import bytes_of  # noqa: E402
-from rematch.plan.table import designs  # noqa: E402
-from rematch.safe import judge_model  # noqa: E402
+from rematch.__main__ import main
+from rematch.journal.operators import Operators
+from rematch.journal.storages import StorageMeter
+from rematch.plan import apply, plan_model
+from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of
+from rematch.plan.planner import bytes_of
+from rematch.plan.table import designs
+from rematch.safe import judge_model
 
 
 def planned(model, x=None, **options):

@@ -1,9 +1,7 @@
 """The plugin of pytest judges a model without a test file."""
 
-import pytest
+import torch
 from harness import run_module
-
-torch = pytest.importorskip("torch")
 
 MODELS = """\
 import torch

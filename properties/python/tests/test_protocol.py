@@ -14,9 +14,8 @@ import pytest
 from cases import chain, run_of
 from harness import FEATURES, SOURCES
 
-from rematch.subjects.arrays import bits_of, decode, encode
 from rematch.subjects.case import Case, Protocol, shape_of
-from rematch.subjects.records import Record, hash64
+from rematch.subjects.records import Record, bits_of, decode, encode, hash64
 
 DOUBLES = """
 import numpy as np

@@ -3,17 +3,15 @@
 import json
 
 import pytest
+import torch
+from harness import run_module
+from modules import maker
+from torch.utils.checkpoint import checkpoint
+from watched import Transformer, train
 
-torch = pytest.importorskip("torch")
-
-from harness import run_module  # noqa: E402
-from modules import maker  # noqa: E402
-from torch.utils.checkpoint import checkpoint  # noqa: E402
-from watched import Transformer, train  # noqa: E402
-
-import rematch  # noqa: E402
-from rematch.journal.file import NoJournal  # noqa: E402
-from rematch.recording import judge_journal  # noqa: E402
+import rematch
+from rematch.journal.file import NoJournal
+from rematch.recording import judge_journal
 
 VARIANTS = pytest.mark.parametrize("reentrant", [True, False])
 

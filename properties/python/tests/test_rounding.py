@@ -1,15 +1,13 @@
 """What is rounding and what is not: the bits decide, and float64 where the reentrant variant has other kernels."""
 
 import pytest
+import torch
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from torch import nn  # noqa: E402
-
-from rematch.safe import judge  # noqa: E402
-from rematch.safe.compare import Change, rounding  # noqa: E402
-from rematch.safe.state import BUFFER, Leaf  # noqa: E402
-from rematch.safe.target_run import OUTPUT, Seen  # noqa: E402
+from rematch.safe import judge
+from rematch.safe.compare import Change, rounding
+from rematch.safe.state import BUFFER, Leaf
+from rematch.safe.target_run import OUTPUT, Seen
 
 EPS = torch.finfo(torch.float32).eps
 

@@ -9,17 +9,15 @@ import time
 from collections import OrderedDict
 
 import numpy as np
+import planted_outside  # noqa: F401
 import pytest
+import torch
+from modules import causes, maker, planted_as
+from planted_states import Alternates, counts
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-import planted_outside  # noqa: E402, F401
-from modules import causes, planted_as  # noqa: E402
-from planted_states import Alternates, counts  # noqa: E402
-from torch import nn  # noqa: E402
-
-from rematch.__main__ import main  # noqa: E402
-from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model  # noqa: E402
+from rematch.__main__ import main
+from rematch.safe import assert_checkpoint_safe, findings, judge, judge_model
 
 X = torch.randn(3, 4, generator=torch.Generator().manual_seed(2))
 
@@ -68,19 +66,14 @@ def test_randomness_of_others_is_named(module, name):
 
 
 def test_a_generator_of_the_modules_own_is_state_that_the_forward_changes():
-    class KeepsItsState(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.state = torch.Generator().manual_seed(1).get_state()
+    def keeps(self, x):
+        generator = torch.Generator()
+        generator.set_state(self.state)
+        noise = torch.rand(x.shape, generator=generator)
+        self.state = generator.get_state()
+        return torch.sin(x * noise)
 
-        def forward(self, x):
-            generator = torch.Generator()
-            generator.set_state(self.state)
-            noise = torch.rand(x.shape, generator=generator)
-            self.state = generator.get_state()
-            return torch.sin(x * noise)
-
-    text = report_of(KeepsItsState())
+    text = report_of(maker(keeps, None, nn.Module, state=torch.Generator().manual_seed(1).get_state())())
     assert "a generator of its own" in text
     assert "aten.rand" in text and "computes something else" in text
 
@@ -340,17 +333,10 @@ def test_a_difference_can_be_accepted():
 
 
 def test_a_module_that_cannot_be_put_back_is_made_anew():
-    def make():
-        class Reads(nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.rows = (float(i) for i in range(1, 100))
+    def reads(self, x):
+        return (x * next(self.rows)).tanh()
 
-            def forward(self, x):
-                return (x * next(self.rows)).tanh()
-
-        return Reads()
-
+    make = maker(reads, None, nn.Module, rows=lambda: (float(i) for i in range(1, 100)))
     with pytest.raises(RuntimeError, match="rows cannot be put back.*make="):
         judge(make(), X)
     assert not judge(None, X, make=make).safe
@@ -371,18 +357,12 @@ def test_a_plain_run_that_does_not_end_is_not_tried(monkeypatch):
 
 
 def test_integers_that_may_not_change_places_stay_in_all_forwards():
-    class Packs(nn.Module):
+    def packs(self, x, extents):
         """Rows of these extents; others do not fit."""
+        rows, columns = extents[0].tolist()
+        return self.inner(x[: 3 * rows].view(rows, 3, 4)).tanh().sum((0, 1)) + x.view(columns, -1, 4).sum((0, 1))
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = nn.Linear(4, 4)
-
-        def forward(self, x, extents):
-            rows, columns = extents[0].tolist()
-            return self.inner(x[: 3 * rows].view(rows, 3, 4)).tanh().sum((0, 1)) + x.view(columns, -1, 4).sum((0, 1))
-
-    verdict = judge(Packs(), torch.randn(6, 4), torch.tensor([[2, 3]]), variants=["non_reentrant"])
+    verdict = judge(maker(packs, None)(), torch.randn(6, 4), torch.tensor([[2, 3]]), variants=["non_reentrant"])
     assert "two steps of an optimizer" in verdict.tried["non_reentrant"], verdict
 
 

@@ -5,20 +5,18 @@ import os
 import tempfile
 
 import pytest
+import torch
+from modules import causes, linear, maker
+from planted_states import freezes_itself, schedules
+from torch import nn
 
-torch = pytest.importorskip("torch")
-
-from modules import causes, linear, maker  # noqa: E402
-from planted_states import freezes_itself, schedules  # noqa: E402
-from torch import nn  # noqa: E402
-
-from rematch.safe import assert_checkpoint_safe, judge  # noqa: E402
-from rematch.safe.causes import ruled_out  # noqa: E402
-from rematch.safe.compare import changes  # noqa: E402
-from rematch.safe.evidence import Evidence, Traced  # noqa: E402
-from rematch.safe.scenarios import FIRST, NON_REENTRANT  # noqa: E402
-from rematch.safe.state import BUFFER, GLOBAL, Leaf  # noqa: E402
-from rematch.safe.target_run import Seen  # noqa: E402
+from rematch.safe import assert_checkpoint_safe, judge
+from rematch.safe.causes import ruled_out
+from rematch.safe.compare import changes
+from rematch.safe.evidence import Evidence, Traced
+from rematch.safe.scenarios import FIRST, NON_REENTRANT
+from rematch.safe.state import BUFFER, GLOBAL, Leaf
+from rematch.safe.target_run import Seen
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -231,18 +229,13 @@ def test_what_differs_without_the_compiler_is_not_its_fault():
 
 
 def test_each_variant_is_told_with_the_scenario_that_shows_it():
-    class Takes(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner, self.rest = nn.Linear(4, 4), [float(n) for n in range(200)]
+    def takes(self, x):
+        y = self.inner(x).tanh()
+        # Early stop comes before this.
+        self.rest.pop()
+        return y
 
-        def forward(self, x):
-            y = self.inner(x).tanh()
-            # Early stop comes before this.
-            self.rest.pop()
-            return y
-
-    text = judge(Takes(), torch.randn(3, 4)).report()
+    text = judge(maker(takes, None, rest=[float(n) for n in range(200)])(), torch.randn(3, 4)).report()
     assert "use_reentrant=True, one training step; use_reentrant=False, early stop off\n" in text, text
 
 

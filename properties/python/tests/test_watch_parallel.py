@@ -1,23 +1,18 @@
 """watch() in jobs of two processes: DDP and FSDP2 over gloo, on the CPU."""
 
 import os
-import sys
 from functools import partial
 from multiprocessing import get_context
 
 import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.nn.parallel import DistributedDataParallel as ddp
+from watched import Transformer, batch
 
-torch = pytest.importorskip("torch")
-if sys.platform != "linux":
-    pytest.skip("ranks are copies of a process", allow_module_level=True)
-
-import torch.distributed as dist  # noqa: E402
-from torch.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper  # noqa: E402
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel as ddp  # noqa: E402
-from watched import Transformer, batch  # noqa: E402
-
-import rematch  # noqa: E402
+import rematch
 
 
 def fsdp(model, **options):

@@ -6,11 +6,8 @@ import signal
 import time
 
 import pytest
-from harness import run_module
-
-pytest.importorskip("torch")
-
 import torch
+from harness import run_module
 from torch import nn
 
 from rematch import zoo

@@ -1,7 +1,5 @@
 """`rematch judge`: says from the journal of a run what `watch` would have said of it."""
 
-from __future__ import annotations
-
 import json
 
 from rematch.cli import parser_of, refuse

@@ -1,7 +1,5 @@
 """`rematch plan`: chooses which blocks of a model to checkpoint, from the command line."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """`rematch report`: the facts of a known bug of a framework, in the order that its tracker asks for."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

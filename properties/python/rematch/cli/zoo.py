@@ -1,7 +1,5 @@
 """`rematch zoo`: judges the models of libraries, and writes a page and the records behind it."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

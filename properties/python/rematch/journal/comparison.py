@@ -1,7 +1,5 @@
 """Finds where a recomputation differs from its forward."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass

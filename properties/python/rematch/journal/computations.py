@@ -1,7 +1,5 @@
 """Notes what a region computed: a fingerprint of every operator's result, and of every state that it read."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -68,7 +66,7 @@ class Computation:
     """Fingerprints of buffers when the region was over."""
     prints: Tensor | None = None
 
-    def take(self, modules: Modules, arguments: Any) -> None:
+    def take(self, modules: "Modules", arguments: Any) -> None:
         """Names the tensors among the region's arguments."""
         for number, t in enumerate(t for t in tree_leaves(arguments) if type(t) in _PLAIN):
             if t.layout == torch.strided:

@@ -1,7 +1,5 @@
 """Writes and reads journals as JSON lines, one for each region that ran, so that another machine can judge a run."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Fingerprints of tensors, computed where the tensor lies and without waiting for it."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 
 import torch

@@ -1,7 +1,5 @@
 """Tells readers of one run as it happens: its operators, submodules and checkpointed regions."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -71,7 +69,7 @@ class Journal(Regions):
         return BACKWARD if torch._C._current_graph_task_id() >= 0 else FORWARD
 
     @contextmanager
-    def open(self) -> Iterator[Journal]:
+    def open(self) -> "Iterator[Journal]":
         """Within, readers are told what runs. Nothing is left behind, whatever happens."""
         with told(self), self.attached():
             yield self

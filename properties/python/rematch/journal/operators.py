@@ -4,8 +4,6 @@ This is the only mode of the package that intercepts operators. A reader overrid
 wants; the others cost nothing. Readers cannot raise into PyTorch: what one fails to see is passed to `unseen`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +88,7 @@ class Reader:
         """The region is over, perhaps because of an error or of early stop."""
 
 
-def _tell(mode: Operators, method: Callable[[Operator], None], op: Operator) -> None:
+def _tell(mode: "Operators", method: Callable[[Operator], None], op: Operator) -> None:
     try:
         method(op)
     except Exception as error:
@@ -99,7 +97,7 @@ def _tell(mode: Operators, method: Callable[[Operator], None], op: Operator) -> 
         mode.unseen(op.name, error)
 
 
-def _dispatch(mode: Operators, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+def _dispatch(mode: "Operators", func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     if mode.skips and any(skips(types) for skips in mode.skips):
         return NotImplemented
     mode.number += 1

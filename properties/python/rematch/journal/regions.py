@@ -5,8 +5,6 @@ torch.utils.checkpoint that do the work, one for each variant. These are replace
 call of the function, otherwise by a function that tells when a region runs.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -47,7 +45,7 @@ def why(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
 
 
-def _noted(region: Region, context_fn: Any) -> Any:
+def _noted(region: "Region", context_fn: Any) -> Any:
     """Returns a context_fn that does the same as the given one, and stores the contexts that it makes in the region."""
     if context_fn in (None, library.noop_context_fn):
         return context_fn

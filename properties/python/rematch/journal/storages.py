@@ -1,7 +1,5 @@
 """Counts the bytes of a training step: which memory is live when, which operator made it, and until when it is held."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -196,7 +194,7 @@ class AllocatorMeter:
             self.curve.marks[-1].most = torch.cuda.max_memory_allocated(self._device)
             self.curve.live.append(self.curve.marks[-1].most)
 
-    def __enter__(self) -> AllocatorMeter:
+    def __enter__(self) -> "AllocatorMeter":
         return self
 
     def __exit__(self, *_: Any) -> None:

@@ -1,7 +1,5 @@
 """What does checkpointing save, and which blocks of a model should be checkpointed?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from torch import nn

@@ -10,8 +10,6 @@ So each block's part of the peak depends only on the choices before it, and for 
 states must be kept that no other state beats in both levels and in cost.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -76,7 +74,7 @@ class _State:
     backward: int
     last: int
     first: int
-    path: _State | None
+    path: "_State | None"
 
     def options(self) -> Iterator[int]:
         state: _State | None = self

@@ -1,7 +1,5 @@
 """Finds which blocks of a model to checkpoint, so that a step fits into a number of bytes."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

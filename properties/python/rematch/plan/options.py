@@ -1,7 +1,5 @@
 """The options for a block, and how a choice is put on a model."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
@@ -60,7 +58,7 @@ class Applied:
                 block.forward = inner
         self._blocks = []
 
-    def __enter__(self) -> Applied:
+    def __enter__(self) -> "Applied":
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

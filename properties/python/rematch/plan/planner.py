@@ -1,7 +1,5 @@
 """Measures steps of a model under choices for its blocks, and finds the cheapest one within a budget."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence

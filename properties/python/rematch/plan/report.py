@@ -1,17 +1,83 @@
-"""A plan, and its report."""
+"""A plan, its report, the chart of its bytes, and the snapshot of its memory for PyTorch's viewer."""
 
-from __future__ import annotations
-
+import pickle
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from rematch.journal.storages import Curve, composition
-from rematch.plan.chart import chart_of
+from rematch.journal.storages import Allocation, Curve, composition
 from rematch.plan.options import STORED, Applied
-from rematch.plan.snapshot import write_snapshot
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step
+
+_EIGHTHS = " ▁▂▃▄▅▆▇█"
+
+
+def chart_of(curves: Mapping[str, Curve], width: int, height: int) -> str:
+    """Returns one picture for each curve, all on one scale: the highest bar is the largest peak. A column stands for as
+    many operators as fit; a "b" marks where the backward begins."""
+    top = max((curve.peak for curve in curves.values()), default=0)
+    return "\n".join(_one(name, curve, top, width, height) for name, curve in curves.items())
+
+
+def _one(name: str, curve: Curve, top: int, width: int, height: int) -> str:
+    columns = _columns(curve.live, width)
+    lines = [f"{name}: {curve.peak:,} B at most"]
+    for row in range(height, 0, -1):
+        cells = []
+        for value in columns:
+            eighths = round(value / max(top, 1) * height * 8) - (row - 1) * 8
+            cells.append(_EIGHTHS[max(0, min(8, eighths))])
+        lines.append("".join(cells).rstrip())
+    below = [" "] * len(columns)
+    for mark in curve.marks:
+        if mark.name == LOSS:
+            below[min(len(columns) - 1, mark.at * len(columns) // max(1, len(curve.live)))] = "b"
+    lines.append("".join(below).rstrip() + "  (b: the backward begins)")
+    return "\n".join(lines)
+
+
+def _columns(live: list[int], width: int) -> list[int]:
+    """Returns the maximum of each of at most `width` equal parts."""
+    count = min(width, len(live))
+    cuts = [i * len(live) // count for i in range(count + 1)] if count else []
+    return [max(live[a:b]) for a, b in pairwise(cuts)]
+
+
+_ALIGN = 512
+"""The viewer takes addresses for names, so each storage gets its own address, a multiple of this."""
+
+
+def write_snapshot(path: str | Path, curve: Curve) -> None:
+    """Writes allocations and frees in order, with operator and submodule in place of a stack. A microsecond of the
+    trace stands for an operator."""
+    events = sorted(_events(curve), key=lambda event: event[:2])
+    snapshot = {"segments": [], "device_traces": [[entry for _, _, entry in events]], "allocator_settings": {}}
+    # The viewer reads protocols 2 to 4; Python 3.14 writes the fifth unless told otherwise.
+    Path(path).write_bytes(pickle.dumps(snapshot, protocol=4))
+
+
+def _events(curve: Curve) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    address = _ALIGN
+    for order, allocation in enumerate(curve.allocations):
+        if not allocation.bytes:
+            continue
+        yield allocation.born, order, _entry("alloc", address, allocation, allocation.born)
+        if allocation.died is not None:
+            for after, action in enumerate(("free_requested", "free_completed")):
+                # An operator's frees come before the allocations of the next one.
+                entry = _entry(action, address, allocation, allocation.died)
+                yield allocation.died, after - 2, entry
+        address += (allocation.bytes + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _entry(action: str, address: int, allocation: Allocation, at: int) -> dict[str, Any]:
+    where = f"{allocation.phase}: {allocation.module or 'the model'}"
+    frames = [{"filename": where, "name": allocation.operator or allocation.module, "line": 0}]
+    return {"action": action, "addr": address, "size": allocation.bytes, "stream": 0, "time_us": at, "frames": frames}
+
 
 _MOST_ROWS = 10
 

@@ -1,7 +1,5 @@
 """Runs one training step of a model under a choice for its blocks, and measures its bytes, its times, its numbers."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import time
@@ -86,7 +84,7 @@ class Step:
         """Runs a step and takes its times; counts no bytes."""
         return self._run(choices, lambda: _Times(self.blocks, self._now))
 
-    def _run(self, choices: Mapping[str, str], make: Callable[[], _Blocks]) -> Measured:
+    def _run(self, choices: Mapping[str, str], make: "Callable[[], _Blocks]") -> Measured:
         target, model = self.target, self.model
         target.begin(self._seed)
         if target.switch is not None:

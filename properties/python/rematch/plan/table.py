@@ -1,7 +1,5 @@
 """Chooses which steps are measured, and makes a chain of blocks of the results."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 

@@ -1,7 +1,5 @@
 """May a module be checkpointed? Runs it plain and under both variants of PyTorch's checkpoint()."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rematch.safe.judge import VARIANTS, judge

@@ -1,7 +1,5 @@
 """PyTorch's own modes and switches: read as named values, and put back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

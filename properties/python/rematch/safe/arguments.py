@@ -1,7 +1,5 @@
 """Arguments that were left at None, and arguments that a model passes to its modules with its own switch off and on."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

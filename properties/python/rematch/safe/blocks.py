@@ -1,7 +1,5 @@
 """The blocks of a model: those that it checkpoints, and its repeated children."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any

@@ -1,7 +1,5 @@
 """Branches in a target's own code that a value, chance or a counter decides, and which sides of them ran."""
 
-from __future__ import annotations
-
 import ast
 import dis
 import functools

@@ -1,7 +1,5 @@
 """Finds what callers set between the calls of a module, from the source of its classes and functions."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import linecache

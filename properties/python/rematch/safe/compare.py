@@ -1,7 +1,5 @@
 """Finds the differences between what two runs left behind, each with a name and a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rematch.journal.comparison import told_apart
-from rematch.safe.parts import strided_parts
+from rematch.safe.restore import strided_parts
 from rematch.safe.state import ARGUMENT, ATTRIBUTE, BUFFER, CLASS, CLOSURE, GENERATOR, GLOBAL, PARAMETER, TAG, Leaf
 from rematch.safe.target_run import AFTERWARDS, GRADIENT, OUTPUT, Seen
 

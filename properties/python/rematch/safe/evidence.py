@@ -1,7 +1,5 @@
 """A watched run: for each region what it computed, the state that it found, and the state that it left."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -26,8 +24,7 @@ from rematch.safe.ambient import ambient
 from rematch.safe.compare import Change, changes
 from rematch.safe.fork import Fork, Op, fork_of
 from rematch.safe.generators import random_leaves
-from rematch.safe.parts import strided_parts
-from rematch.safe.restore import content_of
+from rematch.safe.restore import content_of, strided_parts
 from rematch.safe.scenarios import Scenario, Variant
 from rematch.safe.state import ARGUMENT, CLASS, CLOSURE, ENVIRONMENT, GENERATOR, GLOBAL, TAG, Leaf, State
 from rematch.safe.target import Target, named_arguments

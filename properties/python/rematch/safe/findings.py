@@ -1,7 +1,5 @@
 """Collects the findings of a verdict: one for each cause, whichever scenarios show it."""
 
-from __future__ import annotations
-
 from rematch.safe.causes import OF_COMPUTATIONS, UNDECIDED, Cause, Diagnosis
 from rematch.safe.causes.computations import GRAD_MODE, SIDE_OUTPUT
 from rematch.safe.causes.states import whole

@@ -1,7 +1,5 @@
 """Operators that ran, and where a recomputation diverges from its forward."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

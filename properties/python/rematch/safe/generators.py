@@ -1,7 +1,5 @@
 """The default generators of PyTorch, NumPy and Python."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping
 from typing import Any

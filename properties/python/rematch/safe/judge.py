@@ -1,7 +1,5 @@
 """Judges one target."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Runs one target plain and checkpointed in every scenario, and finds the causes of the differences."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

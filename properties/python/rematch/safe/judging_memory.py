@@ -1,7 +1,5 @@
 """Measures and judges what checkpointing does to the memory of a target's own steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from torch import nn

@@ -1,7 +1,5 @@
 """Measures the bytes of a target's own training steps by storages: what is held, the peak, and what stays behind."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Judges a whole model: its own checkpointing, and one block of each kind."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence

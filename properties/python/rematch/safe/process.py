@@ -1,7 +1,5 @@
 """The state of a process beside the objects of a target: read as named values, and put back."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

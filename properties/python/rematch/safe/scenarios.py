@@ -1,7 +1,5 @@
 """The ways in which a module is used: plain and checkpointed runs are compared in each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field

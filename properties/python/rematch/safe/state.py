@@ -1,7 +1,5 @@
 """All that a forward can reach and change: read as named values, and put back."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import random
@@ -100,7 +98,7 @@ class State:
         """Names of objects that cannot be looked at, each with a reason."""
         self._restore: dict[str, Restore] = {}
 
-    def kept(self) -> State:
+    def kept(self) -> "State":
         """Records everything as it is now, for restore(), and returns itself."""
         for number, node in enumerate(self._nodes()):
             restore = self._restorer(node)

@@ -1,7 +1,5 @@
 """Finds what turns a model's own checkpointing on and off."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Replaces the clocks, the randomness and the load of the system by numbers that repeat."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """The target that is judged, with its arguments: a module or a function, as it was before the first run."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -14,10 +12,10 @@ from rematch.journal.regions import why
 from rematch.safe import wide
 from rematch.safe.branches import Branches
 from rematch.safe.generators import random_states, seed_all, set_random_states
-from rematch.safe.lengths import length_of, stretched
 from rematch.safe.process import Process
 from rematch.safe.state import State
 from rematch.safe.tape import Tape
+from rematch.safe.wide import length_of, stretched
 
 
 class Target:

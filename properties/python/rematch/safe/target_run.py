@@ -1,7 +1,5 @@
 """Runs a target once, plain or checkpointed, and collects all that the run leaves behind."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """Tries scenarios that only some targets have: what callers set, other lengths, clocks, arguments left at None."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from torch import nn
@@ -13,10 +11,10 @@ from rematch.safe.causes.computations import SWITCH, SWITCH_HANDS
 from rematch.safe.compare import changes, differences
 from rematch.safe.judging import NOTHING_MOVES, Judge
 from rematch.safe.judging_memory import listed
-from rematch.safe.lengths import longer_ones
 from rematch.safe.scenarios import FIRST, LATER, LENGTHS, OWN, Scenario, set_between, with_arguments
 from rematch.safe.tape import Tape, may_read
 from rematch.safe.target_run import OUTPUT, run
+from rematch.safe.wide import longer_ones
 
 
 class Trier(Judge):

@@ -1,7 +1,5 @@
 """Says of a value whether it is looked into, and what of it is compared."""
 
-from __future__ import annotations
-
 import argparse
 import array
 import functools

@@ -1,7 +1,5 @@
 """The answer of judge(): what differs and why, what was tried, what was not, and what checkpointing saves."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from collections.abc import Sequence

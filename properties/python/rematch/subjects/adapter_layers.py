@@ -1,8 +1,6 @@
 """Layers as adapters describe them: expressions for the kinds that the harness knows, and modules
 of the framework's library."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One run of a case by an adapter: the training steps around what the framework does."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType

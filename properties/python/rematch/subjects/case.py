@@ -3,8 +3,6 @@
 `properties/REFERENCE.md` says what each field means.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, make_dataclass, replace

@@ -1,7 +1,5 @@
 """Description of a framework by its adapter: tables of expressions, and conversions from and to NumPy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Several scripts are written, from short to faithful, and each is run by itself; 
 the answer.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -58,7 +56,7 @@ class Finding:
     parts: dict[str, str]
 
     @staticmethod
-    def read(text: str) -> Finding:
+    def read(text: str) -> "Finding":
         first, *rest = text.splitlines() or [""]
         parts = {}
         for line in rest:

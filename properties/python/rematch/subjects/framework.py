@@ -5,8 +5,6 @@ script (`script.py`) has the same source. So an adapter is mostly a table of exp
 of a training step is done here, in NumPy, alike for plain and checkpointed runs.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial

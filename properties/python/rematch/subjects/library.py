@@ -1,8 +1,6 @@
 """Layers of a framework's library: what says how to find them, and a file that keeps them, as finding them takes a
 minute or more (samples.py)."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -10,8 +10,6 @@ whatever its options, it must return the same, and its docstring says what that 
 plain twin returns a pair: what is expected, and what came. `checkpoint is plain` asks for the one that changes nothing.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys
@@ -126,7 +124,9 @@ class _Source:
         for statement in statements:
             if isinstance(statement, (ast.Import, ast.ImportFrom)):
                 for alias in statement.names:
-                    if name == (alias.asname or alias.name).partition(".")[0]:
+                    if alias.name == "*":
+                        self._name(sys.modules[statement.module], name)
+                    elif name == (alias.asname or alias.name).partition(".")[0]:
                         self._import(statement, alias)
             elif name in _defined(statement) and name not in self.parts:
                 # Itself first: functions may call one another.

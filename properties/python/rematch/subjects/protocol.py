@@ -1,7 +1,5 @@
 """The loop that answers the harness; PROTOCOL.md beside this package says what is spoken."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -13,9 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from rematch.subjects.arrays import decode
 from rematch.subjects.case import Case, Model, case_from_json, model_from_json
-from rematch.subjects.records import Bits, Record
+from rematch.subjects.records import Bits, Record, decode
 
 VERSION = 1
 """The version of the protocol."""

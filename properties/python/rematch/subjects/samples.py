@@ -2,8 +2,6 @@
 `python -m rematch.subjects.samples NAME ...`, with the words that start the subject, prints them as JSON, and why other classes
 are not among them; library.py keeps that."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import random

@@ -1,7 +1,5 @@
 """Scripts of frameworks: the plain and the checkpointed model as they are run, and a comparison of both."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterable, Iterator
@@ -106,7 +104,7 @@ def export(framework: Description, request: Request, finding: str) -> str:
     )
 
 
-def _scripts(framework: Description, request: Request, found: Finding, aspect: str) -> Iterator[Script]:
+def _scripts(framework: Description, request: Request, found: Finding, aspect: str) -> "Iterator[Script]":
     protocol = request.case.protocol
     for forwards in (1, 2) if protocol.steps * protocol.microbatches > 1 else (1,):
         for style in (*(Style(seed) for seed in range(3)), Style(exact=True)):

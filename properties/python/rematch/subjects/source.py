@@ -1,7 +1,5 @@
 """The model of a case as source code: what a subject runs is what an exported script shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

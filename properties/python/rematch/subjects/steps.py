@@ -1,7 +1,5 @@
 """Steps of training, as PROTOCOL.md describes them, for any framework."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

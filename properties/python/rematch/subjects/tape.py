@@ -1,8 +1,6 @@
 """Frameworks with a tape, whose tensors have gradients as attributes: what they accumulate
 themselves is judged, retained graphs, hooks, absent gradients and injected failures included."""
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref

@@ -1,7 +1,5 @@
 """Builds small random models of the architectures of libraries, from their configurations: nothing is downloaded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Makes batches for a model of transformers, from the names of its arguments."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Builds models of diffusers: every class, made small by rules over the arguments of its constructor."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator, Mapping

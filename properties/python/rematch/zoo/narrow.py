@@ -1,7 +1,5 @@
 """Makes convolutional models narrow whose classes have no argument for it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """Writes the page about all judged models, from their records."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

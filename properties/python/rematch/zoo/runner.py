@@ -1,7 +1,5 @@
 """Judges models, each in a process of its own, so that a crash, a hang or a leak costs one row."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

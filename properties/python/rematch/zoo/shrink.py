@@ -1,7 +1,5 @@
 """Makes a configuration of transformers small, by rules over the names of its fields."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Builds models of timm: one for each of its modules, made small by the arguments of its classes."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Builds models of torchvision: the smallest of each of its modules, made narrower."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator
 from functools import cache, partial

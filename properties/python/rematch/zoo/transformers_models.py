@@ -1,7 +1,5 @@
 """Builds models of transformers: one for each kind of configuration that it knows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Finds a model that can be trained with a batch, among several ways to make one."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """DeepSpeed's two checkpoint functions, on the CPU."""
 
-from __future__ import annotations
-
 import os
 from inspect import getsource
 from typing import Any

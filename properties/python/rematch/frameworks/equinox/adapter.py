@@ -1,7 +1,5 @@
 """Equinox: `eqx.filter_checkpoint()`; keys and states are values."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -12,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from rematch.frameworks.equinox.promises import PROMISES
-from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.adapter import OnJax
 from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.saved import Step
 from rematch.subjects.adapter_layers import Module

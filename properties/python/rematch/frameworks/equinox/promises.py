@@ -1,8 +1,5 @@
 """Promises that users of `eqx.filter_checkpoint()` rely on beside equal gradients of modules."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -13,13 +10,13 @@ import numpy as np
 from rematch.subjects.promises import promises_in
 
 
-def module_itself(checkpoint: Callable[..., Any]) -> Any:
+def module_itself(checkpoint):
     """A module can be checkpointed as it is, being a function."""
     layer = eqx.nn.Linear(2, 2, key=jax.random.key(0))
     return eqx.filter_grad(lambda m: checkpoint(m)(jnp.ones(2)).sum())(layer).weight
 
 
-def module_argument(checkpoint: Callable[..., Any]) -> Any:
+def module_argument(checkpoint):
     """It may be an argument, by position or keyword, and be closed over."""
     layer = eqx.nn.Linear(2, 2, key=jax.random.key(0))
 
@@ -31,7 +28,7 @@ def module_argument(checkpoint: Callable[..., Any]) -> Any:
     return eqx.filter_grad(loss)(layer).weight
 
 
-def defined_method(checkpoint: Callable[..., Any]) -> Any:
+def defined_method(checkpoint):
     """A method can be checkpointed where it is defined."""
 
     class Block(eqx.Module):
@@ -45,7 +42,7 @@ def defined_method(checkpoint: Callable[..., Any]) -> Any:
     return eqx.filter_grad(lambda m: m(3.0, twice=True))(Block(jnp.array(2.0), "a")).weight
 
 
-def other_arguments(checkpoint: Callable[..., Any]) -> Any:
+def other_arguments(checkpoint):
     """Arguments may be text, flags, functions, sizes and None, and results as well."""
 
     def block(x, name, train, function, size, none):
@@ -60,19 +57,19 @@ def other_arguments(checkpoint: Callable[..., Any]) -> Any:
     return eqx.filter_grad(loss)(0.0)
 
 
-def equal_numbers(checkpoint: Callable[..., Any]) -> Any:
+def equal_numbers(checkpoint):
     """Numbers of different types are told apart, also if they are equal."""
     block = checkpoint(lambda x, s: x * (2 if isinstance(s, float) else 3))
     return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (1, 1.0)]
 
 
-def zero_signs(checkpoint: Callable[..., Any]) -> Any:
+def zero_signs(checkpoint):
     """So are zeros of different signs."""
     block = checkpoint(lambda x, s: x * np.copysign(1.0, s))
     return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (0.0, -0.0)]
 
 
-def equal_fields(checkpoint: Callable[..., Any]) -> Any:
+def equal_fields(checkpoint):
     """So are fields of modules, static or not."""
 
     class Block(eqx.Module):
@@ -86,7 +83,7 @@ def equal_fields(checkpoint: Callable[..., Any]) -> Any:
     return [jax.grad(lambda x, m=m: checkpoint(lambda m, x: m(x))(m, x))(1.0) for m in found]
 
 
-def equal_fields_of_one(checkpoint: Callable[..., Any]) -> Any:
+def equal_fields_of_one(checkpoint):
     """Equal fields are told apart by one checkpointed function, too."""
 
     class Block(eqx.Module):
@@ -100,7 +97,7 @@ def equal_fields_of_one(checkpoint: Callable[..., Any]) -> Any:
     return [jax.grad(lambda x, m=m: block(m, x))(1.0) for m in found]
 
 
-def changed_field(checkpoint: Callable[..., Any]) -> Any:
+def changed_field(checkpoint):
     """Modules that differ in a static field are different."""
 
     class Block(eqx.Module):
@@ -110,7 +107,7 @@ def changed_field(checkpoint: Callable[..., Any]) -> Any:
     return [jax.grad(lambda x, s=s: block(Block(s), x))(1.0) for s in (2.0, 5.0)]
 
 
-def unhashable_field(checkpoint: Callable[..., Any]) -> Any:
+def unhashable_field(checkpoint):
     """A static field may be a list."""
 
     class Block(eqx.Module):
@@ -119,13 +116,13 @@ def unhashable_field(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(lambda x: checkpoint(lambda m, x: x * m.sizes[1])(Block([2, 3]), x))(1.0)
 
 
-def numpy_argument(checkpoint: Callable[..., Any]) -> Any:
+def numpy_argument(checkpoint):
     """Inside, NumPy arrays are NumPy arrays."""
     block = checkpoint(lambda x, a: x * np.linalg.norm(a))
     return jax.grad(lambda x: block(x, np.array([3.0, 4.0])))(1.0)
 
 
-def numpy_changes(checkpoint: Callable[..., Any]) -> Any:
+def numpy_changes(checkpoint):
     """A NumPy array may change between two calls."""
     a, block = np.ones(2), checkpoint(lambda x, a: (x * a).sum())
     first = jax.grad(lambda x: block(x, a))(1.0)
@@ -133,7 +130,7 @@ def numpy_changes(checkpoint: Callable[..., Any]) -> Any:
     return [first, jax.grad(lambda x: block(x, a))(1.0)]
 
 
-def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_changes(checkpoint):
     """What a function closes over may change between two calls."""
     now = {"scale": 2.0}
     block, found = checkpoint(lambda x: x * x * now["scale"]), []
@@ -142,7 +139,7 @@ def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
     return found
 
 
-def statistics(checkpoint: Callable[..., Any]) -> Any:
+def statistics(checkpoint):
     """A state goes through, and running statistics are updated once."""
     layer, state = eqx.nn.make_with_state(eqx.nn.BatchNorm)(2, "rows", mode="ema")
     x = jnp.array([[1.0, 2.0], [3.0, 8.0]])
@@ -157,7 +154,7 @@ def statistics(checkpoint: Callable[..., Any]) -> Any:
     return jnp.concatenate([a for a in jax.tree.leaves(state) if jnp.ndim(a)]).round(5)
 
 
-def used_state(checkpoint: Callable[..., Any]) -> Any:
+def used_state(checkpoint):
     """A state that was used cannot be used again."""
     index = eqx.nn.StateIndex(jnp.array(0.0))
     state = eqx.nn.State(index)
@@ -173,7 +170,7 @@ def used_state(checkpoint: Callable[..., Any]) -> Any:
     return [new.get(index), False]
 
 
-def dropout(checkpoint: Callable[..., Any]) -> Any:
+def dropout(checkpoint):
     """Dropout may be switched by its field and by the argument `inference`, and needs a key."""
     layer, x = eqx.nn.Dropout(0.5), jnp.ones(9)
     block, key = checkpoint(lambda m, x, key, inference: m(x, key=key, inference=inference)), None
@@ -185,7 +182,7 @@ def dropout(checkpoint: Callable[..., Any]) -> Any:
         return [*found, y, y - pull(x)[0] / 2]
 
 
-def returns_module(checkpoint: Callable[..., Any]) -> Any:
+def returns_module(checkpoint):
     """A module may be returned, and used behind it."""
     layer = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
     double = checkpoint(lambda m: jax.tree.map(lambda a: a * 2 if eqx.is_array(a) else a, m))
@@ -193,7 +190,7 @@ def returns_module(checkpoint: Callable[..., Any]) -> Any:
     return found.layers[1].weight
 
 
-def shared(checkpoint: Callable[..., Any]) -> Any:
+def shared(checkpoint):
     """Layers that share a weight still do."""
     weight = jnp.ones((2, 2))
     pair = eqx.nn.Shared([weight, weight * 1], lambda p: p[1], lambda p: p[0])
@@ -201,7 +198,7 @@ def shared(checkpoint: Callable[..., Any]) -> Any:
     return jax.tree.leaves(eqx.filter_grad(lambda p: step(p, jnp.ones(2)).sum())(pair))
 
 
-def error_within(checkpoint: Callable[..., Any]) -> Any:
+def error_within(checkpoint):
     """eqx.error_if() within raises its error."""
 
     def block(x):
@@ -213,7 +210,7 @@ def error_within(checkpoint: Callable[..., Any]) -> Any:
         return ["too large" in str(error)]
 
 
-def own_derivative(checkpoint: Callable[..., Any]) -> Any:
+def own_derivative(checkpoint):
     """A function's own derivative is used within."""
 
     @eqx.filter_custom_vjp
@@ -225,7 +222,7 @@ def own_derivative(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(checkpoint(lambda x: triple(x) * x))(jnp.array(2.0))
 
 
-def vectorized(checkpoint: Callable[..., Any]) -> Any:
+def vectorized(checkpoint):
     """Modules that are mapped can be checkpointed, compiled and with donated arguments."""
     layers = eqx.filter_vmap(lambda k: eqx.nn.Linear(2, 2, key=k))(jax.random.split(jax.random.key(0), 2))
 
@@ -236,7 +233,7 @@ def vectorized(checkpoint: Callable[..., Any]) -> Any:
     return eqx.filter_jit(eqx.filter_grad(loss), donate="all")(layers).weight
 
 
-def policies(checkpoint: Callable[..., Any]) -> Any:
+def policies(checkpoint):
     """No policy changes gradients."""
     names = ("everything_saveable", "nothing_saveable", "dots_saveable")
     layer, found = eqx.nn.Linear(2, 2, key=jax.random.key(0)), []
@@ -246,7 +243,7 @@ def policies(checkpoint: Callable[..., Any]) -> Any:
     return found
 
 
-def names_stay(checkpoint: Callable[..., Any]) -> Any:
+def names_stay(checkpoint):
     """The checkpointed function has the name and the documentation of the function."""
 
     def block(x):

@@ -1,6 +1,4 @@
-"""JAX: `jax.checkpoint()` with its policies, op by op or in a step that is compiled."""
-
-from __future__ import annotations
+"""JAX: `jax.checkpoint()` with its policies, op by op or compiled, and what frameworks on its arrays share."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +10,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.frameworks.jax.base import OnJax
-from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, MODULES, REFERENCES, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, SAME_ROUNDING, Steps, kinds
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
-from rematch.frameworks.jax.saved import OF_ARRAYS, Eager, Step
+from rematch.frameworks.jax.saved import OF_ARRAYS, OF_STEPS, WITHIN, Eager, Step, within
 from rematch.subjects.case import Choice
 from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, Run
 from rematch.subjects.protocol import Request
 from rematch.subjects.records import Record
+
+
+class OnJax(Framework):
+    """A framework that differentiates functions of JAX's arrays, mostly in compiled steps."""
+
+    losses = LOSSES
+    whole_segments = True
+    detach = "lax.stop_gradient({x})"
+    enter_line = ""
+    within = WITHIN
+    observed = SEEN | OF_STEPS
+    script_array = "jnp.array({array})"
+    cases_per_shape = 2
+
+    def __init__(self) -> None:
+        self._steps = Steps()
+        super().__init__()
+        self.names["within"] = within
+
+    def array(self, a: np.ndarray) -> Any:
+        return jnp.asarray(a)
+
+    def drop_compiled(self) -> None:
+        jax.clear_caches()
+
 
 CSE = "prevent_cse"
 """The option of cases that allow XLA to merge a recomputation with its forward; loops always do."""

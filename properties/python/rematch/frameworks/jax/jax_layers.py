@@ -1,7 +1,5 @@
 """The layers of models in JAX; those of its libraries are beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Policies of `jax.checkpoint()`, as an option of a case, and what they say of the operations that run again."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

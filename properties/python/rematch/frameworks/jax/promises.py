@@ -1,10 +1,5 @@
 """Promises that users of `jax.checkpoint()` rely on beside equal gradients of float arrays."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,14 +8,14 @@ from jax import lax
 from rematch.subjects.promises import promises_in
 
 
-def integer_argument(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument(checkpoint):
     """A checkpointed function may take integers, the tokens of an embedding for example."""
     tokens = jnp.array([2, 0, 2])
     look_up = checkpoint(lambda table, tokens: table[tokens])
     return jax.grad(lambda table: look_up(table, tokens).sum())(jnp.ones((3, 2)))
 
 
-def integer_result(checkpoint: Callable[..., Any]) -> Any:
+def integer_result(checkpoint):
     """It may return integers, truth values and random keys beside what is differentiated."""
 
     def block(x):
@@ -33,96 +28,96 @@ def integer_result(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(loss)(jnp.array([1.0, 4.0, 2.0]))
 
 
-def keyword_argument(checkpoint: Callable[..., Any]) -> Any:
+def keyword_argument(checkpoint):
     """An argument may be given by keyword, and gets its gradient."""
     scaled = checkpoint(lambda x, scale: x * scale * scale)
     return jax.grad(lambda scale: scaled(jnp.ones(2), scale=scale).sum())(0.5)
 
 
-def flag(checkpoint: Callable[..., Any]) -> Any:
+def flag(checkpoint):
     """An argument may be a truth value that the function branches on."""
     block = checkpoint(lambda x, train: x * 2 if train else x)
     return jax.grad(lambda x: block(x, True))(1.0)
 
 
-def static_flag(checkpoint: Callable[..., Any]) -> Any:
+def static_flag(checkpoint):
     """It may branch on a static argument, which is counted from the end, too."""
     block = checkpoint(lambda x, name, train: x * 2 if train else x, static_argnums=(1, -1))
     return jax.grad(lambda x: block(x, "a", True) * block(x, "b", False))(3.0)
 
 
-def static_keyword(checkpoint: Callable[..., Any]) -> Any:
+def static_keyword(checkpoint):
     """A static argument may be given by keyword."""
     block = checkpoint(lambda x, train: x * 2 if train else x, static_argnums=1)
     return jax.grad(lambda x: block(x, train=True))(1.0)
 
 
-def static_default(checkpoint: Callable[..., Any]) -> Any:
+def static_default(checkpoint):
     """A static argument may be left out if it has a default."""
     block = checkpoint(lambda x, train=True: x * 2 if train else x, static_argnums=1)
     return jax.grad(block)(1.0)
 
 
-def static_equal(checkpoint: Callable[..., Any]) -> Any:
+def static_equal(checkpoint):
     """Static arguments of different types are told apart, also if they are equal."""
     block = checkpoint(lambda x, s: x * (2 if isinstance(s, float) else 3), static_argnums=1)
     return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (1, 1.0)]
 
 
-def static_array(checkpoint: Callable[..., Any]) -> Any:
+def static_array(checkpoint):
     """A static argument may be a NumPy array."""
     block = checkpoint(lambda x, s: x * s.sum(), static_argnums=1)
     return jax.grad(lambda x: block(x, np.ones(2)))(1.0)
 
 
-def number_as_shape(checkpoint: Callable[..., Any]) -> Any:
+def number_as_shape(checkpoint):
     """A number may be a shape."""
     block = checkpoint(lambda x, n: jnp.full((n,), x).sum())
     return jax.grad(lambda x: block(x, 3))(1.0)
 
 
-def number_as_power(checkpoint: Callable[..., Any]) -> Any:
+def number_as_power(checkpoint):
     """A number may be an exponent, and negative numbers have powers."""
     power = checkpoint(lambda x, n: x**n)
     return [jax.grad(lambda x, n=n: power(x, n))(x) for x in (-2.0, 0.0) for n in (1, 2)]
 
 
-def text_argument(checkpoint: Callable[..., Any]) -> Any:
+def text_argument(checkpoint):
     """Arguments may be text."""
     block = checkpoint(lambda x, name: x * 2 if name == "double" else x)
     return jax.grad(lambda x: block(x, "double"))(1.0)
 
 
-def text_result(checkpoint: Callable[..., Any]) -> Any:
+def text_result(checkpoint):
     """Results may be text."""
     return jax.grad(lambda x: checkpoint(lambda x: (x * 2, "double"))(x)[0])(1.0)
 
 
-def weak_types(checkpoint: Callable[..., Any]) -> Any:
+def weak_types(checkpoint):
     """A Python number passes through without a type to which others are promoted."""
     double = checkpoint(lambda x: x * 2)
     return [(double(3.0) * jnp.ones(1, jnp.bfloat16)).dtype == jnp.bfloat16]
 
 
-def number_stays(checkpoint: Callable[..., Any]) -> Any:
+def number_stays(checkpoint):
     """A Python number that is returned can still be used as one."""
     size, y = checkpoint(lambda x: (len(x), x * 2))(jnp.ones(2))
     return jnp.zeros(size) + y
 
 
-def constant_result(checkpoint: Callable[..., Any]) -> Any:
+def constant_result(checkpoint):
     """What is made as an array is returned as one, constants too."""
     made = checkpoint(lambda x: (x, jnp.full((), True), jnp.full((), 2)))(1.0)[1:]
     return [isinstance(a, jax.Array) for a in made]
 
 
-def numpy_argument(checkpoint: Callable[..., Any]) -> Any:
+def numpy_argument(checkpoint):
     """Inside, NumPy arrays are NumPy arrays."""
     block = checkpoint(lambda x, a: x * np.linalg.norm(a))
     return jax.grad(lambda x: block(x, np.array([3.0, 4.0])))(1.0)
 
 
-def nested_arguments(checkpoint: Callable[..., Any]) -> Any:
+def nested_arguments(checkpoint):
     """Arguments and results may be lists and dictionaries of arrays and None."""
     swap = checkpoint(lambda p, none: {"a": [p["b"][0] * 2, none], "b": (p["a"] ** 2,)})
 
@@ -135,7 +130,7 @@ def nested_arguments(checkpoint: Callable[..., Any]) -> Any:
     return jnp.concatenate([found["a"], found["b"][0]])
 
 
-def closed_over(checkpoint: Callable[..., Any]) -> Any:
+def closed_over(checkpoint):
     """What a checkpointed function closes over gets its gradient, mapped or not."""
 
     def loss(weight):
@@ -144,7 +139,7 @@ def closed_over(checkpoint: Callable[..., Any]) -> Any:
     return jax.vmap(jax.grad(loss))(jnp.array([0.5, 2.0]))
 
 
-def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_changes(checkpoint):
     """What a function closes over may change between two calls."""
     now = {"scale": 2.0}
     block = checkpoint(lambda x: x * x * now["scale"])
@@ -153,7 +148,7 @@ def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
     return [first, jax.grad(block)(1.0)]
 
 
-def attribute_changes(checkpoint: Callable[..., Any]) -> Any:
+def attribute_changes(checkpoint):
     """So may attributes of the object whose method is checkpointed at each call."""
 
     class Layer:
@@ -168,7 +163,7 @@ def attribute_changes(checkpoint: Callable[..., Any]) -> Any:
     return [first, jax.grad(checkpoint(layer.__call__))(1.0)]
 
 
-def counted_calls(checkpoint: Callable[..., Any]) -> Any:
+def counted_calls(checkpoint):
     """What a function does to Python objects is done once in each call."""
     calls = []
 
@@ -182,7 +177,7 @@ def counted_calls(checkpoint: Callable[..., Any]) -> Any:
     return len(calls)
 
 
-def appended(checkpoint: Callable[..., Any]) -> Any:
+def appended(checkpoint):
     """What a function leaves in a list can be used behind it."""
     kept = []
 
@@ -193,7 +188,7 @@ def appended(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(lambda x: checkpoint(block)(x) + kept[0])(3.0)
 
 
-def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+def returns_same_twice(checkpoint):
     """A function may return one array twice, and its argument; all gradients count."""
 
     def loss(x):
@@ -203,18 +198,18 @@ def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(loss)(jnp.ones(2))
 
 
-def unused_result(checkpoint: Callable[..., Any]) -> Any:
+def unused_result(checkpoint):
     """A result that nothing uses has no part in gradients, not even if it is not a number."""
     block = checkpoint(lambda x: (x * x, jnp.log(x)))
     return jax.grad(lambda x: block(x)[0])(0.0)
 
 
-def stopped(checkpoint: Callable[..., Any]) -> Any:
+def stopped(checkpoint):
     """Gradients stop where they are stopped within."""
     return jax.grad(checkpoint(lambda x: x * lax.stop_gradient(x * x)))(3.0)
 
 
-def debug_callback(checkpoint: Callable[..., Any]) -> Any:
+def debug_callback(checkpoint):
     """What is printed while debugging is printed once."""
     seen = []
 
@@ -227,7 +222,7 @@ def debug_callback(checkpoint: Callable[..., Any]) -> Any:
     return seen
 
 
-def host_random(checkpoint: Callable[..., Any]) -> Any:
+def host_random(checkpoint):
     """A mask that the host draws is the same in the output and its gradient."""
     generator = np.random.default_rng(3)
 
@@ -240,7 +235,7 @@ def host_random(checkpoint: Callable[..., Any]) -> Any:
     return y - pull(jnp.ones(9))[0] / 2
 
 
-def ordered_callback(checkpoint: Callable[..., Any]) -> Any:
+def ordered_callback(checkpoint):
     """The host may be called in order."""
     from jax.experimental import io_callback
 
@@ -255,7 +250,7 @@ def ordered_callback(checkpoint: Callable[..., Any]) -> Any:
     return len(seen)
 
 
-def written_reference(checkpoint: Callable[..., Any]) -> Any:
+def written_reference(checkpoint):
     """A reference that is counted up is counted up once."""
     count = jax.new_ref(jnp.float32(2.0))
 
@@ -267,7 +262,7 @@ def written_reference(checkpoint: Callable[..., Any]) -> Any:
     return [*jax.value_and_grad(checkpoint(block))(0.0), count[...]]
 
 
-def read_reference(checkpoint: Callable[..., Any]) -> Any:
+def read_reference(checkpoint):
     """A reference may change before the backward, and gradients are still those of the output."""
     scale = jax.new_ref(jnp.float32(2.0))
     y, pull = jax.vjp(checkpoint(lambda x: jnp.sin(x) * scale[...]), jnp.float32(0))
@@ -275,7 +270,7 @@ def read_reference(checkpoint: Callable[..., Any]) -> Any:
     return pull(jnp.ones_like(y))[0]
 
 
-def other_types(checkpoint: Callable[..., Any]) -> Any:
+def other_types(checkpoint):
     """Arrays of other types have gradients of their types."""
     kinds = ("bfloat16", "float16", "float32", "float64", "complex64")
     square = checkpoint(lambda x: x * x)
@@ -283,12 +278,12 @@ def other_types(checkpoint: Callable[..., Any]) -> Any:
     return [g.dtype == k and bool((g == 2).all()) for k, g in found.items()]
 
 
-def integer_gradient(checkpoint: Callable[..., Any]) -> Any:
+def integer_gradient(checkpoint):
     """Integers have gradients without bits if they are asked for."""
     return [jax.grad(checkpoint(lambda n: n * 2.0), allow_int=True)(3).dtype == jax.dtypes.float0]
 
 
-def error_passes(checkpoint: Callable[..., Any]) -> Any:
+def error_passes(checkpoint):
     """An error in a checkpointed function comes through as it is, and leaves nothing behind."""
 
     def fails(x):
@@ -301,7 +296,7 @@ def error_passes(checkpoint: Callable[..., Any]) -> Any:
     return [said, jax.grad(checkpoint(lambda x: x * x))(1.0)]
 
 
-def names_stay(checkpoint: Callable[..., Any]) -> Any:
+def names_stay(checkpoint):
     """The checkpointed function has the name and the documentation of the function."""
 
     def block(x):
@@ -312,7 +307,7 @@ def names_stay(checkpoint: Callable[..., Any]) -> Any:
     return [wrapped.__name__ == "block", wrapped.__doc__ == "Doubles."]
 
 
-def method(checkpoint: Callable[..., Any]) -> Any:
+def method(checkpoint):
     """A method can be checkpointed where it is defined."""
 
     class Layer:
@@ -325,7 +320,7 @@ def method(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(lambda x: Layer()(x))(1.0)
 
 
-def written_numpy(checkpoint: Callable[..., Any]) -> Any:
+def written_numpy(checkpoint):
     """An array of NumPy may be filled with other values between forward and backward."""
     x, mask = jnp.ones(64), np.ones(64)
     by_argument = checkpoint(lambda x, mask: x * x * mask)
@@ -335,7 +330,7 @@ def written_numpy(checkpoint: Callable[..., Any]) -> Any:
     return [first(x)[0], second(x)[0]]
 
 
-def written_between_calls(checkpoint: Callable[..., Any]) -> Any:
+def written_between_calls(checkpoint):
     """One that a function closes over may be filled with other values between two calls."""
     mask = np.ones(2)
     block = checkpoint(lambda x: x * x * mask)
@@ -344,7 +339,7 @@ def written_between_calls(checkpoint: Callable[..., Any]) -> Any:
     return [first, block(jnp.ones(2))]
 
 
-def object_changes(checkpoint: Callable[..., Any]) -> Any:
+def object_changes(checkpoint):
     """A static argument may be an object that changes between two calls."""
 
     class Layer:
@@ -357,7 +352,7 @@ def object_changes(checkpoint: Callable[..., Any]) -> Any:
     return found
 
 
-def host_drawn(checkpoint: Callable[..., Any]) -> Any:
+def host_drawn(checkpoint):
     """Each call draws with NumPy what it uses as numbers."""
     generator = np.random.default_rng(3)
     block = checkpoint(lambda x: x * generator.integers(0, 100, 3))

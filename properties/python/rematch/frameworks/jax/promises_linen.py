@@ -1,7 +1,5 @@
 """Promises that users of `nn.remat()` of flax.linen rely on; it wraps classes of modules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,7 @@ def wrapper(remat: Callable[..., Any]) -> Any:
     return nn.remat if remat is nnx.remat else remat
 
 
-def linen_names(checkpoint: Callable[..., Any]) -> Any:
+def linen_names(checkpoint):
     """linen: a checkpointed layer has the name and the initial weights of the layer."""
     remat = wrapper(checkpoint)
 
@@ -31,7 +29,7 @@ def linen_names(checkpoint: Callable[..., Any]) -> Any:
     return [list(found) == ["Dense_0"], *jax.tree.leaves(found)[1].ravel()]
 
 
-def linen_masks(checkpoint: Callable[..., Any]) -> Any:
+def linen_masks(checkpoint):
     """linen: a checkpointed layer draws the mask of the layer."""
     remat = wrapper(checkpoint)
 
@@ -43,7 +41,7 @@ def linen_masks(checkpoint: Callable[..., Any]) -> Any:
     return Block().apply({}, jnp.ones(9), rngs={"dropout": jax.random.key(1)})
 
 
-def linen_given_names(checkpoint: Callable[..., Any]) -> Any:
+def linen_given_names(checkpoint):
     """linen: layers with names have the same initial weights, masks and gradients."""
     remat = wrapper(checkpoint)
 
@@ -64,7 +62,7 @@ def linen_given_names(checkpoint: Callable[..., Any]) -> Any:
     return [a.ravel()[0] for a in jax.tree.leaves((made, grad(made)))]
 
 
-def linen_method(checkpoint: Callable[..., Any]) -> Any:
+def linen_method(checkpoint):
     """linen: a method that is checkpointed where it is defined has the same initial weights."""
     remat = wrapper(checkpoint)
 
@@ -77,7 +75,7 @@ def linen_method(checkpoint: Callable[..., Any]) -> Any:
     return Block().init(jax.random.key(0), jnp.ones((1, 2)))["params"]["Dense_0"]["kernel"]
 
 
-def linen_statistics(checkpoint: Callable[..., Any]) -> Any:
+def linen_statistics(checkpoint):
     """linen: running statistics, and what is sown, are changed once."""
     remat = wrapper(checkpoint)
 
@@ -106,44 +104,29 @@ def linen_statistics(checkpoint: Callable[..., Any]) -> Any:
     return [float(jnp.sum(a)) for a in jax.tree.leaves(changed)]
 
 
-def linen_flag(checkpoint: Callable[..., Any]) -> Any:
+class Branches(nn.Module):
+    @nn.compact
+    def __call__(self, x, train=True):
+        return x * 2 if train else x
+
+
+def linen_flag(checkpoint):
     """linen: the flag `train` may be given by position."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train):
-            return x * 2 if train else x
-
-    return remat(Layer)().apply({}, jnp.ones(2), True)
+    return wrapper(checkpoint)(Branches)().apply({}, jnp.ones(2), True)
 
 
-def linen_static_flag(checkpoint: Callable[..., Any]) -> Any:
+def linen_static_flag(checkpoint):
     """linen: so it may if it is static, and it has a default."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train=True):
-            return x * 2 if train else x
-
-    layer = remat(Layer, static_argnums=2)()
+    layer = wrapper(checkpoint)(Branches, static_argnums=2)()
     return [layer.apply({}, jnp.ones(2), False), layer.apply({}, jnp.ones(2))]
 
 
-def linen_static_keyword(checkpoint: Callable[..., Any]) -> Any:
+def linen_static_keyword(checkpoint):
     """linen: it may be given by keyword if it is static."""
-    remat = wrapper(checkpoint)
-
-    class Layer(nn.Module):
-        @nn.compact
-        def __call__(self, x, train=True):
-            return x * 2 if train else x
-
-    return remat(Layer, static_argnums=2)().apply({}, jnp.ones(2), train=False)
+    return wrapper(checkpoint)(Branches, static_argnums=2)().apply({}, jnp.ones(2), train=False)
 
 
-def linen_other_method(checkpoint: Callable[..., Any]) -> Any:
+def linen_other_method(checkpoint):
     """linen: other methods of a checkpointed layer can be called."""
     remat = wrapper(checkpoint)
 
@@ -159,7 +142,7 @@ def linen_other_method(checkpoint: Callable[..., Any]) -> Any:
     return found["params"]["embed"]["embedding"]
 
 
-def linen_shared(checkpoint: Callable[..., Any]) -> Any:
+def linen_shared(checkpoint):
     """linen: a checkpointed layer may be called twice, and given to another layer."""
     remat = wrapper(checkpoint)
 
@@ -180,7 +163,7 @@ def linen_shared(checkpoint: Callable[..., Any]) -> Any:
     return jax.tree.leaves(found)[1]
 
 
-def linen_loop(checkpoint: Callable[..., Any]) -> Any:
+def linen_loop(checkpoint):
     """linen: nn.scan() runs a checkpointed layer, with weights and masks as without."""
     remat = wrapper(checkpoint)
 

@@ -1,11 +1,6 @@
 """Promises that users of `jax.checkpoint()` rely on around and within it: other transformations, policies,
 and settings."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -14,32 +9,32 @@ from jax.ad_checkpoint import checkpoint_name
 from rematch.subjects.promises import promises_in
 
 
-def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative(checkpoint):
     """Derivatives of derivatives are right, in all orders of the two modes."""
     f = checkpoint(checkpoint(lambda x: x**4) if checkpoint is jax.checkpoint else lambda x: x**4)
     modes = (jax.grad, jax.jacfwd)
     return [outer(inner(f))(2.0) for outer in modes for inner in modes]
 
 
-def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
+def forward_derivative(checkpoint):
     """jax.jvp() and jax.linearize() go through a checkpointed function."""
     cube = checkpoint(lambda x: x**3)
     return [jax.jvp(cube, (2.0,), (1.0,))[1], jax.linearize(cube, 2.0)[1](5.0)]
 
 
-def transposed(checkpoint: Callable[..., Any]) -> Any:
+def transposed(checkpoint):
     """jax.linear_transpose() goes through one that is linear."""
     return jax.linear_transpose(checkpoint(lambda x: x * 2), 2.0)(3.0)[0]
 
 
-def vectorized(checkpoint: Callable[..., Any]) -> Any:
+def vectorized(checkpoint):
     """Gradients of checkpointed functions can be mapped, and sums over what is mapped are right."""
     rows = jnp.array([[1.0, 2.0], [3.0, 4.0]])
     block = checkpoint(lambda x: (x * lax.psum(x * x, "row")).sum())
     return jax.vmap(jax.grad(block), axis_name="row", in_axes=1)(rows)
 
 
-def loops(checkpoint: Callable[..., Any]) -> Any:
+def loops(checkpoint):
     """Bodies of loops and branches can be checkpointed, and loops and branches run within."""
     body = checkpoint(lambda x, a: (x * a, x * x))
 
@@ -52,7 +47,7 @@ def loops(checkpoint: Callable[..., Any]) -> Any:
     return [jax.grad(block)(0.5), jax.jit(jax.grad(block))(2.0)]
 
 
-def endless_loop(checkpoint: Callable[..., Any]) -> Any:
+def endless_loop(checkpoint):
     """A loop without a known end has a forward derivative and no other."""
     block = checkpoint(lambda x: lax.while_loop(lambda x: x < 100, lambda x: x * x, x))
     try:
@@ -62,7 +57,7 @@ def endless_loop(checkpoint: Callable[..., Any]) -> Any:
     return [jax.jvp(block, (2.0,), (1.0,))[1], said]
 
 
-def own_derivatives(checkpoint: Callable[..., Any]) -> Any:
+def own_derivatives(checkpoint):
     """A function's own derivative is used within, and may be checkpointed within."""
 
     @jax.custom_vjp
@@ -79,7 +74,7 @@ def own_derivatives(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(checkpoint(lambda x: triple(x) * twice(x)))(5.0)
 
 
-def solvers(checkpoint: Callable[..., Any]) -> Any:
+def solvers(checkpoint):
     """Solvers with derivatives of their own can be within."""
 
     def block(x):
@@ -94,7 +89,7 @@ def solvers(checkpoint: Callable[..., Any]) -> Any:
     return jax.grad(checkpoint(block))(4.0)
 
 
-def custom_mapping(checkpoint: Callable[..., Any]) -> Any:
+def custom_mapping(checkpoint):
     """A function with a rule for jax.vmap() is mapped by it within."""
 
     @jax.custom_batching.custom_vmap
@@ -108,13 +103,13 @@ def custom_mapping(checkpoint: Callable[..., Any]) -> Any:
     return jax.vmap(checkpoint(lambda x: double(x)))(jnp.ones(2))
 
 
-def donated(checkpoint: Callable[..., Any]) -> Any:
+def donated(checkpoint):
     """What a checkpointed function was given may be donated by the compiled step around it."""
     block = checkpoint(jax.jit(lambda x: x * x * x))
     return jax.jit(jax.grad(lambda x: block(block(x)).sum()), donate_argnums=0)(jnp.ones(3) * 2)
 
 
-def policies(checkpoint: Callable[..., Any]) -> Any:
+def policies(checkpoint):
     """No policy changes gradients, nor does the name of a value that does not exist."""
     known = jax.checkpoint_policies
 
@@ -141,7 +136,7 @@ def policies(checkpoint: Callable[..., Any]) -> Any:
     ]
 
 
-def offloaded(checkpoint: Callable[..., Any]) -> Any:
+def offloaded(checkpoint):
     """Nor does keeping a value in the memory of the host."""
     names = jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
@@ -153,7 +148,7 @@ def offloaded(checkpoint: Callable[..., Any]) -> Any:
     return jax.jit(jax.grad(block))(jnp.zeros(2))
 
 
-def recomputed(checkpoint: Callable[..., Any]) -> Any:
+def recomputed(checkpoint):
     """In a compiled step the function is computed again, in one without gradients it is not."""
 
     def block(x):
@@ -167,7 +162,7 @@ def recomputed(checkpoint: Callable[..., Any]) -> Any:
     return [sines(jax.value_and_grad(lambda x: wrapped(x).sum())) - again, sines(wrapped)]
 
 
-def recomputed_in_loop(checkpoint: Callable[..., Any]) -> Any:
+def recomputed_in_loop(checkpoint):
     """In a loop it is computed again also with prevent_cse=False, which says that it will be."""
 
     def block(x, _):
@@ -184,7 +179,7 @@ def recomputed_in_loop(checkpoint: Callable[..., Any]) -> Any:
     return text.count(" sine(") - (0 if wrapped is block else 1)
 
 
-def kept_values(checkpoint: Callable[..., Any]) -> Any:
+def kept_values(checkpoint):
     """Between forward and backward nothing is kept but arguments, and what a policy says."""
     names = jax.checkpoint_policies.save_only_these_names("kept")
 
@@ -199,20 +194,20 @@ def kept_values(checkpoint: Callable[..., Any]) -> Any:
     return [kept(checkpoint(block)), kept(checkpoint(block, policy=names))]
 
 
-def nothing_leaks(checkpoint: Callable[..., Any]) -> Any:
+def nothing_leaks(checkpoint):
     """JAX's search for leaked tracers finds none."""
     with jax.checking_leaks():
         block = checkpoint(lambda x: lax.scan(lambda c, _: (c * x, c), x, None, length=2)[0])
         return jax.jit(jax.grad(block))(2.0)
 
 
-def uncompiled(checkpoint: Callable[..., Any]) -> Any:
+def uncompiled(checkpoint):
     """With jax.disable_jit() gradients are the same, and values can be looked at."""
     with jax.disable_jit():
         return jax.grad(checkpoint(lambda x: x * x if x > 0 else x))(3.0)
 
 
-def settings(checkpoint: Callable[..., Any]) -> Any:
+def settings(checkpoint):
     """Settings in whose scope a function is called again apply to it."""
     block = checkpoint(lambda x: x @ x)
     jaxpr = str(jax.make_jaxpr(block)(jnp.ones((2, 2))))
@@ -224,7 +219,7 @@ def settings(checkpoint: Callable[..., Any]) -> Any:
     return [*found, narrow, make(jnp.float32(1)).dtype == jnp.float32]
 
 
-def refusal_in_scope(checkpoint: Callable[..., Any]) -> Any:
+def refusal_in_scope(checkpoint):
     """A scope that refuses to promote types refuses it in a function that ran before, too."""
     block = checkpoint(lambda x: x * jnp.arange(2))
     jax.grad(lambda x: block(x).sum())(1.0 * jnp.ones(2))
@@ -236,7 +231,7 @@ def refusal_in_scope(checkpoint: Callable[..., Any]) -> Any:
     return [False]
 
 
-def exported(checkpoint: Callable[..., Any]) -> Any:
+def exported(checkpoint):
     """A gradient can be exported with a size that is not known."""
     from jax import export
 
@@ -245,7 +240,7 @@ def exported(checkpoint: Callable[..., Any]) -> Any:
     return export.export(step)(jax.ShapeDtypeStruct((size,), "float32")).call(jnp.arange(3, dtype="float32"))
 
 
-def sharded(checkpoint: Callable[..., Any]) -> Any:
+def sharded(checkpoint):
     """Functions that run on each device may be checkpointed, and be in ones that are."""
     over = jax.sharding.PartitionSpec("i")
     mesh = jax.make_mesh((1,), ("i",), (jax.sharding.AxisType.Auto,))
@@ -257,7 +252,7 @@ def sharded(checkpoint: Callable[..., Any]) -> Any:
     return jax.jit(jax.grad(lambda x: checkpoint(each)(x).sum()))(jnp.ones(2))
 
 
-def random_keys(checkpoint: Callable[..., Any]) -> Any:
+def random_keys(checkpoint):
     """Masks are the same in the output and in its gradient, with any generator, mapped or not."""
 
     def found(impl):
@@ -269,7 +264,7 @@ def random_keys(checkpoint: Callable[..., Any]) -> Any:
     return [found(impl) for impl in ("threefry2x32", "rbg", "unsafe_rbg")]
 
 
-def checked(checkpoint: Callable[..., Any]) -> Any:
+def checked(checkpoint):
     """checkify sees a check that fails within, and divisions by zero."""
     from jax.experimental import checkify
 

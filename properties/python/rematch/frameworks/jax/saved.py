@@ -5,8 +5,6 @@ values of the forward that its backward uses. What the caller holds anyway (para
 count, nor do counters of random generators, which are integers without a shape.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 import weakref

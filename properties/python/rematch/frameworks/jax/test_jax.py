@@ -1,16 +1,12 @@
 """Laws of the subjects in JAX, flax.nnx and Equinox."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cases import observed, run_of
+from cases import SEGMENT, observed, run_of
 from harness import Harness
-
-jax = pytest.importorskip("jax")
 
 SUBJECTS = {
     "jax": ("jax",),
@@ -22,7 +18,6 @@ SUBJECTS = {
     "equinox": ("equinox",),
 }
 NEEDED = {"nnx": "flax", "equinox": "equinox"}
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 LAYERS = [
     {"kind": "linear", "features": 4},
     {"kind": "tanh"},

@@ -1,7 +1,5 @@
 """Starts Keras, whose backend is chosen before it is imported."""
 
-from __future__ import annotations
-
 import argparse
 import os
 

@@ -1,8 +1,6 @@
 """Keras on TensorFlow, PyTorch or JAX: `keras.remat()` of functions, and layers made in a
 `keras.RematScope`."""
 
-from __future__ import annotations
-
 import gc
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """The layers of models in Keras, and those of its library."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 Layers are made in a scope, which changes nothing where `checkpoint` does not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -66,7 +64,14 @@ def scope(checkpoint: Callable[..., Any], mode: str = "full") -> Any:
     return keras.RematScope(mode=None if checkpoint is plain else mode)
 
 
-def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
+def fitted(model: Any) -> Any:
+    """Weights after an epoch of fit()."""
+    model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
+    return np.round(model.get_weights()[0], 5)
+
+
+def mask_of_a_sequence(checkpoint):
     """A layer within a layer sees the mask of its input in the recomputation, too."""
 
     class Block(keras.layers.Layer):
@@ -84,7 +89,7 @@ def mask_of_a_sequence(checkpoint: Callable[..., Any]) -> Any:
     return np.round(gradients(lambda x: keras.ops.sum(layer(masking(x))), x), 4)
 
 
-def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
+def activations_of_lstm(checkpoint):
     """A scope of activations takes any layer that has one."""
     keras.utils.set_random_seed(0)
     with scope(checkpoint, "activations"):
@@ -93,32 +98,32 @@ def activations_of_lstm(checkpoint: Callable[..., Any]) -> Any:
     return np.round(found, 4)
 
 
-def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
+def keyword_tensor(checkpoint):
     """A tensor that is given by keyword gets its gradient."""
     x, w = keras.ops.ones(1), keras.ops.ones(1)
     return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x, w: x * w)(x, w=w)), x, w)
 
 
-def closed_over(checkpoint: Callable[..., Any]) -> Any:
+def closed_over(checkpoint):
     """A tensor that a function closes over gets its gradient."""
     x, w = keras.ops.ones(1), keras.ops.ones(1)
     return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x: x * w)(x)), x, w)
 
 
-def none_argument(checkpoint: Callable[..., Any]) -> Any:
+def none_argument(checkpoint):
     """An argument may be None, as a mask that there is not."""
     x = keras.ops.ones(1)
     call = checkpoint(lambda x, mask: x * 2 if mask is None else x)
     return gradients(lambda x: keras.ops.sum(call(x, None)), x)
 
 
-def number_argument(checkpoint: Callable[..., Any]) -> Any:
+def number_argument(checkpoint):
     """An argument may be a number of Python."""
     x = keras.ops.ones(1)
     return gradients(lambda x: keras.ops.sum(checkpoint(lambda x, n: x**n)(x, 3)), x)
 
 
-def input_by_keyword(checkpoint: Callable[..., Any]) -> Any:
+def input_by_keyword(checkpoint):
     """A layer of a scope may get its input by keyword."""
     with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones")
@@ -126,7 +131,7 @@ def input_by_keyword(checkpoint: Callable[..., Any]) -> Any:
     return gradients(lambda x: keras.ops.sum(layer(inputs=x)), x)
 
 
-def attention_to_itself(checkpoint: Callable[..., Any]) -> Any:
+def attention_to_itself(checkpoint):
     """Keys and values of an attention in a scope, given by keyword, get their gradients."""
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
@@ -136,7 +141,7 @@ def attention_to_itself(checkpoint: Callable[..., Any]) -> Any:
     return np.round(gradients(lambda x: keras.ops.sum(layer(x * 1, value=x * 1)), x), 3)
 
 
-def masked(checkpoint: Callable[..., Any]) -> Any:
+def masked(checkpoint):
     """The mask of a sequence reaches layers of a scope, and those behind them."""
     with scope(checkpoint):
         embedding = keras.layers.Embedding(3, 1, "ones", mask_zero=True)
@@ -145,7 +150,7 @@ def masked(checkpoint: Callable[..., Any]) -> Any:
     return keras.ops.convert_to_numpy(recurrent(embedding(tokens)))
 
 
-def mixed_precision(checkpoint: Callable[..., Any]) -> Any:
+def mixed_precision(checkpoint):
     """A layer of mixed precision has gradients of float32."""
     with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
@@ -154,7 +159,7 @@ def mixed_precision(checkpoint: Callable[..., Any]) -> Any:
     return gradients(lambda x: keras.ops.sum(keras.ops.cast(layer(x), "float32")), x)
 
 
-def training_of_the_call(checkpoint: Callable[..., Any]) -> Any:
+def training_of_the_call(checkpoint):
     """A layer in a layer of a scope runs in the mode of the call, also in the recomputation."""
     seen = []
 
@@ -177,39 +182,31 @@ def training_of_the_call(checkpoint: Callable[..., Any]) -> Any:
     return [len(set(seen)), *found]
 
 
-def trains_in_fit(checkpoint: Callable[..., Any]) -> Any:
+def trains_in_fit(checkpoint):
     """A model of a scope trains in fit()."""
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, "tanh")])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(model)
 
 
-def dropout_in_fit(checkpoint: Callable[..., Any]) -> Any:
+def dropout_in_fit(checkpoint):
     """A layer of a scope that has a mode trains in fit()."""
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         layer = keras.layers.Dropout(0.0)
-    model = keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(keras.Sequential([keras.Input((2,)), layer, keras.layers.Dense(1)]))
 
 
-def dense_in_fit(checkpoint: Callable[..., Any]) -> Any:
+def dense_in_fit(checkpoint):
     """A layer of a scope that has no mode trains in fit()."""
     keras.utils.set_random_seed(0)
     with scope(checkpoint):
         layer = keras.layers.Dense(1)
-    model = keras.Sequential([keras.Input((2,)), layer])
-    model.compile("sgd", "mse")
-    model.fit(np.ones((4, 2), "float32"), np.ones((4, 1), "float32"), verbose=0)
-    return np.round(model.get_weights()[0], 5)
+    return fitted(keras.Sequential([keras.Input((2,)), layer]))
 
 
-def model_of_a_scope(checkpoint: Callable[..., Any]) -> Any:
+def model_of_a_scope(checkpoint):
     """A functional model that is made of layers of a scope is the model of the same layers."""
     with scope(checkpoint):
         x = keras.Input((2,))
@@ -218,7 +215,7 @@ def model_of_a_scope(checkpoint: Callable[..., Any]) -> Any:
     return gradients(lambda x: keras.ops.sum(model(x)), keras.ops.zeros((1, 2)))
 
 
-def made_from_its_configuration(checkpoint: Callable[..., Any]) -> Any:
+def made_from_its_configuration(checkpoint):
     """A layer that is cloned or loaded recomputes as the layer of the scope does."""
     runs = []
     with keras.RematScope(mode="full"):
@@ -229,7 +226,7 @@ def made_from_its_configuration(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
+def called_in_a_scope(checkpoint):
     """A layer that was made before the scope is recomputed when it is called in it."""
     runs = []
 
@@ -242,7 +239,7 @@ def called_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
+def made_in_a_scope(checkpoint):
     """A layer that is made in a scope is recomputed."""
     runs = []
     with keras.RematScope(mode="full"):
@@ -251,7 +248,7 @@ def made_in_a_scope(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def larger_than(checkpoint: Callable[..., Any]) -> Any:
+def larger_than(checkpoint):
     """In a scope of outputs larger than a size, a layer of a larger output is recomputed."""
     runs = []
     with keras.RematScope(mode="larger_than", output_size_threshold=2):
@@ -262,7 +259,7 @@ def larger_than(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def activations(checkpoint: Callable[..., Any]) -> Any:
+def activations(checkpoint):
     """In a scope of activations, that of a layer is recomputed."""
     runs = []
     with keras.RematScope(mode="activations"):
@@ -273,7 +270,7 @@ def activations(checkpoint: Callable[..., Any]) -> Any:
     return (2, len(runs))
 
 
-def named_layer(checkpoint: Callable[..., Any]) -> Any:
+def named_layer(checkpoint):
     """In a scope of a list of layers, the one that is named is recomputed, and no other."""
     runs = []
     with keras.RematScope(mode="list_of_layers", layer_names=["a"]):
@@ -282,7 +279,7 @@ def named_layer(checkpoint: Callable[..., Any]) -> Any:
     return ([2, 1], [runs.count("a"), runs.count("b")])
 
 
-def frozen(checkpoint: Callable[..., Any]) -> Any:
+def frozen(checkpoint):
     """A frozen layer of a scope hands its gradient on, and does not train."""
     with scope(checkpoint):
         layer = keras.layers.Dense(1, kernel_initializer="ones")
@@ -290,7 +287,7 @@ def frozen(checkpoint: Callable[..., Any]) -> Any:
     return gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 2)))
 
 
-def seed_moves_once(checkpoint: Callable[..., Any]) -> Any:
+def seed_moves_once(checkpoint):
     """A seed generator moves on once for each forward."""
     with scope(checkpoint):
         layer = keras.layers.Dropout(0.5, seed=1)
@@ -298,14 +295,14 @@ def seed_moves_once(checkpoint: Callable[..., Any]) -> Any:
     return keras.ops.convert_to_numpy(layer.seed_generator.state.value)
 
 
-def built_in_first_call(checkpoint: Callable[..., Any]) -> Any:
+def built_in_first_call(checkpoint):
     """A layer may be built in the first call of a checkpointed function."""
     layer = keras.layers.Dense(1, kernel_initializer="ones")
     x = keras.ops.ones((1, 2))
     return gradients(lambda x: keras.ops.sum(checkpoint(lambda x: layer(x))(x)), x)
 
 
-def regularized(checkpoint: Callable[..., Any]) -> Any:
+def regularized(checkpoint):
     """A loss that a layer of a scope adds is added once."""
     with scope(checkpoint):
         layer = keras.layers.ActivityRegularization(l2=1.0)
@@ -313,7 +310,7 @@ def regularized(checkpoint: Callable[..., Any]) -> Any:
     return [len(layer.losses)]
 
 
-def loss_inside(checkpoint: Callable[..., Any]) -> Any:
+def loss_inside(checkpoint):
     """A loss that the call of a layer adds counts once, with its gradient."""
 
     class Penalized(keras.layers.Layer):

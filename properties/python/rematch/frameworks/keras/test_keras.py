@@ -1,7 +1,5 @@
 """Laws of the adapter of Keras, on each backend that is here."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator
@@ -9,13 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from cases import chain, run_of
+from cases import SEGMENT, chain, run_of
 from harness import Harness, run_alone
 
 BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)]
 if not BACKENDS:
     pytest.skip("no Keras, or no backend of it", allow_module_level=True)
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 CASE = {"format": 1, "seed": 7, "input": [2, 4], "plan": {"segments": [{"begin": 0, "end": 2}]}}
 CASE["plan"]["segments"][0].update(SEGMENT)  # type: ignore[index]
 

@@ -1,7 +1,5 @@
 """A run in Keras on PyTorch that shows what its graphs keep, by PyTorch's hooks on saved tensors, and what is held."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable

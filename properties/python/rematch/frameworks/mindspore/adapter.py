@@ -1,7 +1,5 @@
 """MindSpore, op by op: `mindspore.recompute()`, both variants."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

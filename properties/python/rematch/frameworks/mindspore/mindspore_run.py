@@ -1,7 +1,5 @@
 """A run in MindSpore that shows what its graphs save, by hooks on saved tensors."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterable

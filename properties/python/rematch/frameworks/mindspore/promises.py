@@ -1,8 +1,5 @@
 """Promises of the documentation of `mindspore.recompute()`, and what follows from it."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from typing import Any
 
 import mindspore as ms
@@ -20,43 +17,43 @@ def gradients(function: Any, *inputs: Any) -> Any:
     return [g.asnumpy() for g in (found if isinstance(found, tuple) else (found,))]
 
 
-def keyword_arguments(checkpoint: Callable[..., Any]) -> Any:
+def keyword_arguments(checkpoint):
     """Keyword arguments reach the block, numbers and tensors."""
     function = checkpoint(lambda x, scale, power: (ops.sin(x) * scale) ** power)
     return gradients(lambda x, y: function(x, scale=y, power=2).sum(), leaf(), leaf(1, 2, 3))
 
 
-def other_arguments(checkpoint: Callable[..., Any]) -> Any:
+def other_arguments(checkpoint):
     """Numbers, flags, texts and None may stand among the inputs."""
     function = checkpoint(lambda x, n, flag, name, no: getattr(ops, name)(x) * n if flag else no)
     return gradients(lambda x: function(x, 3, True, "sin", None).sum(), leaf())
 
 
-def tensors_in_structures(checkpoint: Callable[..., Any]) -> Any:
+def tensors_in_structures(checkpoint):
     """With use_reentrant=False, tensors inside complex types are differentiated."""
     function = checkpoint(lambda t: t[0]["a"] * t[1][0], use_reentrant=False)
     return gradients(lambda x, y: function(({"a": x}, (y,))).sum(), leaf(), leaf(1, 2, 3))
 
 
-def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
+def dictionary_argument(checkpoint):
     """Tensors in a dictionary are differentiated."""
     function = checkpoint(lambda t: t["a"] * t["b"])
     return gradients(lambda x, y: function({"a": x, "b": y}).sum(), leaf(), leaf(1, 2, 3))
 
 
-def structures_returned(checkpoint: Callable[..., Any]) -> Any:
+def structures_returned(checkpoint):
     """A block returns what it returns: None and dictionaries too."""
     function = checkpoint(lambda x: (ops.sin(x), None, {"a": ops.cos(x)}))
     return gradients(lambda x: (function(x)[0] * function(x)[2]["a"]).sum(), leaf())
 
 
-def input_returned(checkpoint: Callable[..., Any]) -> Any:
+def input_returned(checkpoint):
     """A block may return an input beside what it computes."""
     function = checkpoint(lambda x: (ops.sin(x), x))
     return gradients(lambda x: (function(x)[0] * function(x)[1]).sum(), leaf())
 
 
-def returned_twice(checkpoint: Callable[..., Any]) -> Any:
+def returned_twice(checkpoint):
     """A block may return one tensor twice."""
 
     def twice(x):
@@ -67,13 +64,13 @@ def returned_twice(checkpoint: Callable[..., Any]) -> Any:
     return gradients(lambda x: (function(x)[0] + 2 * function(x)[1]).sum(), leaf())
 
 
-def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+def same_argument_twice(checkpoint):
     """One tensor may be two arguments."""
     function = checkpoint(lambda x, y: ops.sin(x) * y)
     return gradients(lambda x: function(x, x).sum(), leaf())
 
 
-def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_tensor(checkpoint):
     """What a block uses without being given it has its gradient."""
 
     def loss(x, w):
@@ -82,7 +79,7 @@ def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
     return gradients(loss, leaf(), leaf(1, 2, 3))
 
 
-def closed_over_tensor_not_reentrant(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_tensor_not_reentrant(checkpoint):
     """With use_reentrant=False, what a block uses without being given it has its gradient."""
 
     def loss(x, w):
@@ -91,45 +88,45 @@ def closed_over_tensor_not_reentrant(checkpoint: Callable[..., Any]) -> Any:
     return gradients(loss, leaf(), leaf(1, 2, 3))
 
 
-def detached_inside(checkpoint: Callable[..., Any]) -> Any:
+def detached_inside(checkpoint):
     """What is detached within a block stays so."""
     function = checkpoint(lambda x: ops.sin(x) * ops.stop_gradient(x))
     return gradients(lambda x: function(x).sum(), leaf())
 
 
-def integer_argument(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument(checkpoint):
     """Integer tensors may be among the inputs."""
     function = checkpoint(lambda x, i: ops.gather(ops.sin(x), i, 0))
     index = ms.Tensor(np.array([0, 2], np.int32))
     return gradients(lambda x: function(x, index).sum(), leaf())
 
 
-def integer_argument_not_reentrant(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument_not_reentrant(checkpoint):
     """With use_reentrant=False, integer tensors may be among the inputs."""
     function = checkpoint(lambda x, i: ops.gather(ops.sin(x), i, 0), use_reentrant=False)
     index = ms.Tensor(np.array([0, 2], np.int32))
     return gradients(lambda x: function(x, index).sum(), leaf())
 
 
-def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative(checkpoint):
     """A derivative of a derivative is that of the plain run, or an error."""
     function = checkpoint(lambda x: ops.sin(x) * x)
     return gradients(lambda x: ms.grad(lambda x: function(x).sum())(x).sum(), leaf())
 
 
-def second_derivative_not_reentrant(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative_not_reentrant(checkpoint):
     """Higher-order differentiation is supported with early_stop=False."""
     function = checkpoint(lambda x: ops.sin(x) * x, use_reentrant=False, early_stop=False)
     return gradients(lambda x: ms.grad(lambda x: function(x).sum())(x).sum(), leaf())
 
 
-def gradient_inside(checkpoint: Callable[..., Any]) -> Any:
+def gradient_inside(checkpoint):
     """A block may differentiate."""
     function = checkpoint(lambda x: ms.grad(lambda x: ops.sin(x).sum())(x))
     return gradients(lambda x: function(x).sum(), leaf())
 
 
-def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
+def error_in_forward(checkpoint):
     """An error in a block comes through, and the next step is as any other."""
 
     def fails(x):
@@ -142,7 +139,7 @@ def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
     return [0]
 
 
-def contexts(checkpoint: Callable[..., Any]) -> Any:
+def contexts(checkpoint):
     """context_fn gives a context for the forward and one for the recomputation."""
     seen = []
 

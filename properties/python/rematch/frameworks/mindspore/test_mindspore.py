@@ -1,7 +1,5 @@
 """Tests of what is MindSpore's own: segments are cells, with the modules that they call."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 import pytest
 from cases import chain, observed, run_of, segment
 from harness import Harness, run_alone
-
-pytest.importorskip("mindspore")
 
 TRAINED = {"input_requires_grad": True}
 DENSE = {"kind": "custom", "layer": "dense: N C -> N C; parameters"}

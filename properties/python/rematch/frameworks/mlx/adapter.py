@@ -1,8 +1,6 @@
 """MLX: `mx.checkpoint()` of functions that take their parameters, as `nn.utils.checkpoint()` and
 mlx-lm call it."""
 
-from __future__ import annotations
-
 import argparse
 import math
 from importlib.metadata import version

@@ -1,24 +1,19 @@
 """Promises that users of `mx.checkpoint()` rely on beside equal gradients of float arrays."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import mlx.core as mx
 import mlx.nn as nn
 
 from rematch.subjects.promises import promises_in
 
 
-def integer_argument(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument(checkpoint):
     """A checkpointed function may take integers, the tokens of an embedding for example."""
     tokens = mx.array([2, 0, 2])
     look_up = checkpoint(lambda table, tokens: table[tokens])
     return mx.grad(lambda table: look_up(table, tokens).sum())(mx.ones((3, 2)))
 
 
-def written_argument(checkpoint: Callable[..., Any]) -> Any:
+def written_argument(checkpoint):
     """What a checkpointed function writes to its argument is written for the caller, too."""
 
     def halve_first(x):
@@ -34,19 +29,19 @@ def written_argument(checkpoint: Callable[..., Any]) -> Any:
     return mx.grad(loss)(mx.array([1.0, 2.0]))
 
 
-def vectorized(checkpoint: Callable[..., Any]) -> Any:
+def vectorized(checkpoint):
     """Gradients of checkpointed functions can be vectorized by mx.vmap()."""
     rows = mx.array([[1.0, 2.0], [3.0, 4.0]])
     return mx.vmap(mx.grad(checkpoint(lambda x: mx.tanh(x).sum())))(rows)
 
 
-def keyword_argument(checkpoint: Callable[..., Any]) -> Any:
+def keyword_argument(checkpoint):
     """An argument may be given by keyword, and gets its gradient."""
     scaled = checkpoint(lambda x, scale: mx.tanh(x * scale))
     return mx.grad(lambda scale: scaled(mx.ones(2), scale=scale).sum())(mx.array(0.5))
 
 
-def closed_over(checkpoint: Callable[..., Any]) -> Any:
+def closed_over(checkpoint):
     """What a checkpointed function closes over gets its gradient."""
 
     def loss(weight):
@@ -55,7 +50,7 @@ def closed_over(checkpoint: Callable[..., Any]) -> Any:
     return mx.grad(loss)(mx.array(0.5))
 
 
-def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+def returns_same_twice(checkpoint):
     """A function may return one array twice; both gradients count."""
 
     def loss(x):
@@ -65,19 +60,19 @@ def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
     return mx.grad(loss)(mx.ones(2))
 
 
-def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative(checkpoint):
     """The gradient of a gradient is right."""
     inner = mx.grad(checkpoint(lambda x: (x * x * x).sum()))
     return mx.grad(lambda x: inner(x).sum())(mx.array([1.0, 2.0]))
 
 
-def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
+def forward_derivative(checkpoint):
     """mx.jvp() goes through a checkpointed function."""
     x = mx.array([1.0, 2.0])
     return mx.jvp(checkpoint(mx.tanh), [x], [mx.ones_like(x)])[1][0]
 
 
-def nested_arguments(checkpoint: Callable[..., Any]) -> Any:
+def nested_arguments(checkpoint):
     """Arguments and results may be lists and dictionaries of arrays."""
     swap = checkpoint(lambda p: {"a": [p["b"][0] * 2], "b": mx.tanh(p["a"])})
 
@@ -89,13 +84,13 @@ def nested_arguments(checkpoint: Callable[..., Any]) -> Any:
     return mx.concatenate([gradients["a"], gradients["b"][0]])
 
 
-def no_array_argument(checkpoint: Callable[..., Any]) -> Any:
+def no_array_argument(checkpoint):
     """Arguments may be numbers, strings and None."""
     power = checkpoint(lambda x, n, name, none: x**n if name == "power" and none is None else x)
     return mx.grad(lambda x: power(x, 3, "power", None).sum())(mx.array([1.0, 2.0]))
 
 
-def module(checkpoint: Callable[..., Any]) -> Any:
+def module(checkpoint):
     """nn.utils.checkpoint() of a module trains its parameters."""
     mx.random.seed(3)
     layer = nn.Linear(2, 2)
@@ -104,7 +99,7 @@ def module(checkpoint: Callable[..., Any]) -> Any:
     return train(mx.ones((1, 2)))[1]["weight"]
 
 
-def module_frozen(checkpoint: Callable[..., Any]) -> Any:
+def module_frozen(checkpoint):
     """nn.utils.checkpoint() of a module leaves frozen parameters as they are."""
     mx.random.seed(3)
     layer = nn.Linear(2, 2)
@@ -114,13 +109,13 @@ def module_frozen(checkpoint: Callable[..., Any]) -> Any:
     return [sorted(train(mx.ones((1, 2)))[1]) == ["weight"]]
 
 
-def compiled(checkpoint: Callable[..., Any]) -> Any:
+def compiled(checkpoint):
     """Under mx.compile() gradients are those without it."""
     block = checkpoint(lambda x: mx.tanh(x) * x)
     return mx.compile(mx.grad(lambda x: block(block(x)).sum()))(mx.array([1.0, 2.0]))
 
 
-def error_passes(checkpoint: Callable[..., Any]) -> Any:
+def error_passes(checkpoint):
     """An error in a checkpointed function comes through as it is, and leaves nothing behind."""
 
     def fails(x):
@@ -133,7 +128,7 @@ def error_passes(checkpoint: Callable[..., Any]) -> Any:
     return [said, mx.grad(lambda x: mx.tanh(x).sum())(mx.zeros(1)).item() == 1]
 
 
-def half_precision(checkpoint: Callable[..., Any]) -> Any:
+def half_precision(checkpoint):
     """Arrays of other types have gradients of their types."""
     found = mx.grad(lambda x: checkpoint(mx.tanh)(x).sum())(mx.ones(2, mx.bfloat16))
     return [found.dtype == mx.bfloat16, float(found[0])]

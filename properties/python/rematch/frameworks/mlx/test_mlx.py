@@ -1,23 +1,18 @@
 """Scripts of adapters that are tables of expressions, tried with MLX."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import run_of
+from cases import SEGMENT, run_of
 from harness import Harness, run_alone
 
-from rematch.subjects.arrays import decode
+from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
 
-pytest.importorskip("mlx.core")
-
 _TRAINED = {"protocol": {"input_requires_grad": True}}
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
 
 @pytest.fixture(scope="module")

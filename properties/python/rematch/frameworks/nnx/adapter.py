@@ -1,7 +1,5 @@
 """flax.nnx: `nnx.remat()` of functions that take modules and generators, which they change."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from importlib.metadata import version
@@ -11,7 +9,7 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rematch.frameworks.jax.base import OnJax
+from rematch.frameworks.jax.adapter import OnJax
 from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.jax.saved import Step

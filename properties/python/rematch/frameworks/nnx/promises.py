@@ -1,10 +1,5 @@
 """Promises that users of `nnx.remat()` rely on beside equal gradients of modules."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +8,7 @@ from flax import nnx
 from rematch.subjects.promises import promises_in
 
 
-def statistics(checkpoint: Callable[..., Any]) -> Any:
+def statistics(checkpoint):
     """Running statistics are updated once, and random counts go on as they would."""
     layer = nnx.Sequential(nnx.BatchNorm(2, rngs=nnx.Rngs(0)), nnx.Dropout(0.5, rngs=nnx.Rngs(dropout=3)))
     x = jnp.array([[1.0, 2.0], [3.0, 8.0]])
@@ -22,27 +17,27 @@ def statistics(checkpoint: Callable[..., Any]) -> Any:
     return [*layer.layers[0].mean[...], layer.layers[1].rngs.count[...]]
 
 
-def closed_over_module(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_module(checkpoint):
     """A module that a checkpointed function closes over is trained."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     found = nnx.grad(lambda m: checkpoint(lambda x: m(x))(jnp.ones((1, 2))).sum())(layer)
     return found["kernel"][...]
 
 
-def module_itself(checkpoint: Callable[..., Any]) -> Any:
+def module_itself(checkpoint):
     """A module can be checkpointed as it is, being a function."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     return nnx.grad(lambda m: checkpoint(m)(jnp.ones((1, 2))).sum())(layer)["kernel"][...]
 
 
-def bound_method(checkpoint: Callable[..., Any]) -> Any:
+def bound_method(checkpoint):
     """So can the method of a module."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     found = nnx.grad(lambda m: checkpoint(m.__call__)(jnp.ones((1, 2))).sum())(layer)
     return found["kernel"][...]
 
 
-def defined_method(checkpoint: Callable[..., Any]) -> Any:
+def defined_method(checkpoint):
     """A method can be checkpointed where it is defined, and change what the module keeps."""
 
     class Block(nnx.Module):
@@ -59,27 +54,27 @@ def defined_method(checkpoint: Callable[..., Any]) -> Any:
     return [*found["linear"]["bias"][...], block.seen[...]]
 
 
-def keyword_argument(checkpoint: Callable[..., Any]) -> Any:
+def keyword_argument(checkpoint):
     """Arguments may be given by keyword, modules too."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     block = checkpoint(lambda x, m, scale: m(x) * scale)
     return nnx.grad(lambda m: block(jnp.ones((1, 2)), scale=2.0, m=m).sum())(layer)["kernel"][...]
 
 
-def static_flag(checkpoint: Callable[..., Any]) -> Any:
+def static_flag(checkpoint):
     """A function may branch on a static argument."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     block = checkpoint(lambda m, x, twice: m(m(x)) if twice else m(x), static_argnums=2)
     return nnx.grad(lambda m: block(m, jnp.ones((1, 2)), True).sum())(layer)["kernel"][...]
 
 
-def static_equal(checkpoint: Callable[..., Any]) -> Any:
+def static_equal(checkpoint):
     """Static arguments of different types are told apart, also if they are equal."""
     block = checkpoint(lambda x, s: x * (2 if isinstance(s, float) else 3), static_argnums=1)
     return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (1, 1.0)]
 
 
-def attribute_equal(checkpoint: Callable[..., Any]) -> Any:
+def attribute_equal(checkpoint):
     """So are attributes of modules, also if they are equal."""
 
     class Block(nnx.Module):
@@ -90,7 +85,7 @@ def attribute_equal(checkpoint: Callable[..., Any]) -> Any:
     return [jax.grad(lambda x, s=s: block(Block(s), x))(1.0) for s in (1, 1.0)]
 
 
-def attribute_changes(checkpoint: Callable[..., Any]) -> Any:
+def attribute_changes(checkpoint):
     """Attributes may change between two calls and within one."""
 
     class Block(nnx.Module):
@@ -107,7 +102,7 @@ def attribute_changes(checkpoint: Callable[..., Any]) -> Any:
     return [*found, module.calls]
 
 
-def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_changes(checkpoint):
     """What a function closes over may change between two calls."""
     now = {"scale": 2.0}
     block, found = checkpoint(lambda x: x * x * now["scale"]), []
@@ -116,21 +111,21 @@ def closed_over_changes(checkpoint: Callable[..., Any]) -> Any:
     return found
 
 
-def shared_module(checkpoint: Callable[..., Any]) -> Any:
+def shared_module(checkpoint):
     """One module may be two arguments."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     block = checkpoint(lambda a, b, x: a(b(x)))
     return nnx.grad(lambda m: block(m, m, jnp.ones((1, 2))).sum())(layer)["kernel"][...]
 
 
-def modules_in_tree(checkpoint: Callable[..., Any]) -> Any:
+def modules_in_tree(checkpoint):
     """Modules may be in lists and dictionaries."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     block = checkpoint(lambda p: p["m"][0](p["x"]))
     return nnx.grad(lambda m: block({"m": [m], "x": jnp.ones((1, 2))}).sum())(layer)["bias"][...]
 
 
-def bare_parameter(checkpoint: Callable[..., Any]) -> Any:
+def bare_parameter(checkpoint):
     """A parameter may be an argument, and be changed."""
     weight, seen = nnx.Param(jnp.ones(2) * 3), nnx.Variable(jnp.zeros(()))
 
@@ -143,7 +138,7 @@ def bare_parameter(checkpoint: Callable[..., Any]) -> Any:
     return [*found[...], seen[...]]
 
 
-def created_variable(checkpoint: Callable[..., Any]) -> Any:
+def created_variable(checkpoint):
     """A variable that is made within is there afterwards."""
 
     class Block(nnx.Module):
@@ -157,7 +152,7 @@ def created_variable(checkpoint: Callable[..., Any]) -> Any:
     return [y, *jax.tree.leaves(nnx.state(module))]
 
 
-def replaced_module(checkpoint: Callable[..., Any]) -> Any:
+def replaced_module(checkpoint):
     """A module may be replaced and another be taken away, and new ones be returned."""
 
     class Block(nnx.Module):
@@ -174,7 +169,7 @@ def replaced_module(checkpoint: Callable[..., Any]) -> Any:
     return [*module.a[...], hasattr(module, "b"), made.kernel[0, 0]]
 
 
-def same_objects(checkpoint: Callable[..., Any]) -> Any:
+def same_objects(checkpoint):
     """Modules and variables are afterwards the objects that they were."""
     layer = nnx.BatchNorm(2, rngs=nnx.Rngs(0))
     mean, scale = layer.mean, layer.scale
@@ -182,13 +177,13 @@ def same_objects(checkpoint: Callable[..., Any]) -> Any:
     return [layer.mean is mean, layer.scale is scale]
 
 
-def returns_argument(checkpoint: Callable[..., Any]) -> Any:
+def returns_argument(checkpoint):
     """A module that is returned is the one that was given."""
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     return [checkpoint(lambda m: m)(layer) is layer]
 
 
-def mode_changes(checkpoint: Callable[..., Any]) -> Any:
+def mode_changes(checkpoint):
     """The mode may be changed within, and stays."""
     layer = nnx.Dropout(0.5, rngs=nnx.Rngs(0))
 
@@ -199,7 +194,7 @@ def mode_changes(checkpoint: Callable[..., Any]) -> Any:
     return [*checkpoint(block)(layer, jnp.ones(4)), layer.deterministic]
 
 
-def loops(checkpoint: Callable[..., Any]) -> Any:
+def loops(checkpoint):
     """nnx.scan() runs checkpointed functions over stacked modules, compiled."""
 
     @nnx.vmap(in_axes=0, out_axes=0)
@@ -215,7 +210,7 @@ def loops(checkpoint: Callable[..., Any]) -> Any:
     return np.round(step(layers)["kernel"][...], 5)
 
 
-def nested(checkpoint: Callable[..., Any]) -> Any:
+def nested(checkpoint):
     """Checkpointed functions may be within one another, and all changes are made once."""
     layer = nnx.BatchNorm(2, rngs=nnx.Rngs(0))
     x = jnp.array([[1.0, 2.0], [3.0, 8.0]])
@@ -225,7 +220,7 @@ def nested(checkpoint: Callable[..., Any]) -> Any:
     return np.round(layer.mean[...], 5)
 
 
-def error_passes(checkpoint: Callable[..., Any]) -> Any:
+def error_passes(checkpoint):
     """An error comes through as it is, and the module can still be used."""
     layer = nnx.Variable(jnp.ones(()))
 
@@ -240,7 +235,7 @@ def error_passes(checkpoint: Callable[..., Any]) -> Any:
     return [said, float(layer[...] * 0)]
 
 
-def policies(checkpoint: Callable[..., Any]) -> Any:
+def policies(checkpoint):
     """No policy changes what modules keep."""
     found = []
     for name in ("everything_saveable", "nothing_saveable", "dots_saveable"):

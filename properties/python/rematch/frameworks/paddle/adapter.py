@@ -1,10 +1,11 @@
 """PaddlePaddle: `fleet.utils.recompute()`, in both of its variants."""
 
-from __future__ import annotations
-
 import argparse
+import os
+import pickle
 import random
 import re
+import resource
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +21,35 @@ from paddle.distributed.fleet.meta_parallel import get_rng_state_tracker
 from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
-from rematch.frameworks.paddle.forked import forked
-from rematch.frameworks.paddle.paddle_layers import (
-    KINDS,
-    LIBRARY,
-    MODULES,
-    Jitter,
-    add,
-    concat,
-    fit,
-    floats,
-    from_stream,
-    mul,
-    twice,
-)
+from rematch.frameworks.paddle import paddle_layers as layers
 from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
 from rematch.subjects.case import Case, Choice, Segment, Sequential
 from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.records import Record
 from rematch.subjects.steps import Steps
 from rematch.subjects.tape import Kept, Tape
+
+
+def forked(run: Callable[[Request, Record], None], request: Request, record: Record) -> None:
+    """`run(request, record)`; if it dies, the record says of which signal."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            run(request, record)
+            with os.fdopen(write, "wb") as answer:
+                pickle.dump(record, answer)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as answer:
+        data = answer.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        record.error("Killed", f"the process died of signal {os.WTERMSIG(status)}")
+    else:
+        vars(record).update(vars(pickle.loads(data)))
 
 
 def seed_all(seed: int) -> None:
@@ -124,23 +134,23 @@ class Paddle(Tape):
         seed_all,
         seed_streams,
         stream_state,
-        from_stream,
+        layers.from_stream,
         clear,
         differentiate,
         parameters_of,
         state_of,
         set_mode,
-        twice,
-        add,
-        mul,
-        concat,
-        floats,
-        fit,
-        Jitter,
+        layers.twice,
+        layers.add,
+        layers.mul,
+        layers.concat,
+        layers.floats,
+        layers.fit,
+        layers.Jitter,
     )
-    kinds = KINDS
-    modules = MODULES
-    library = LIBRARY
+    kinds = layers.KINDS
+    modules = layers.MODULES
+    library = layers.LIBRARY
     losses = {
         "mse": "F.mse_loss(y.reshape(target.shape), target)",
         "cross_entropy": "F.cross_entropy(y.flatten(1), target)",

@@ -1,7 +1,5 @@
 """Layers in PaddlePaddle: expressions, and the layers of its library."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Promises that users of Paddle's `recompute()` rely on beside equal gradients of float tensors."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +24,7 @@ def non_reentrant(function: Callable[..., Any]) -> Any:
     return lambda *given, **named: recompute(function, *given, use_reentrant=False, **named)
 
 
-def backward_for_each_output(checkpoint: Callable[..., Any]) -> Any:
+def backward_for_each_output(checkpoint):
     """Two outputs may have a backward each, the second behind a retained graph."""
     a = paddle.to_tensor([2.0], stop_gradient=False)
     y, z = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
@@ -35,7 +33,7 @@ def backward_for_each_output(checkpoint: Callable[..., Any]) -> Any:
     return a.grad.item()
 
 
-def unused_output_and_retained_graph(checkpoint: Callable[..., Any]) -> Any:
+def unused_output_and_retained_graph(checkpoint):
     """An output may be unused where a graph is retained."""
     a = paddle.to_tensor([2.0], stop_gradient=False)
     y, _ = checkpoint(lambda a: (a.exp(), a.tanh()))(a)
@@ -44,7 +42,7 @@ def unused_output_and_retained_graph(checkpoint: Callable[..., Any]) -> Any:
     return a.grad.item()
 
 
-def statistics(checkpoint: Callable[..., Any]) -> Any:
+def statistics(checkpoint):
     """A layer in evaluation mode changes no statistics."""
     norm = nn.BatchNorm1D(1)
     norm.eval()
@@ -53,19 +51,19 @@ def statistics(checkpoint: Callable[..., Any]) -> Any:
     return [norm._mean.item(), norm._variance.item()]
 
 
-def detached_stays_detached(checkpoint: Callable[..., Any]) -> Any:
+def detached_stays_detached(checkpoint):
     """A result that needs no gradient, a mask or detached, needs none outside."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     square, detached, sign = checkpoint(lambda x: (x * x, x.detach() * 1, x > 0))(x)
     return [square.stop_gradient, detached.stop_gradient, sign.stop_gradient]
 
 
-def frozen_needs_no_gradient(checkpoint: Callable[..., Any]) -> Any:
+def frozen_needs_no_gradient(checkpoint):
     """Where nothing requires a gradient, the result does not."""
     return [checkpoint(lambda x: x * x)(paddle.ones([1])).stop_gradient]
 
 
-def no_grad(checkpoint: Callable[..., Any]) -> Any:
+def no_grad(checkpoint):
     """Under paddle.no_grad() nothing is differentiated, nor run twice."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
     with paddle.no_grad():
@@ -73,7 +71,7 @@ def no_grad(checkpoint: Callable[..., Any]) -> Any:
     return [y.item(), y.stop_gradient, len(runs)]
 
 
-def no_grad_inside(checkpoint: Callable[..., Any]) -> Any:
+def no_grad_inside(checkpoint):
     """A part of a function under paddle.no_grad() gets no gradient."""
 
     def half(x):
@@ -84,7 +82,7 @@ def no_grad_inside(checkpoint: Callable[..., Any]) -> Any:
     return gradient(checkpoint(half))
 
 
-def auto_cast(checkpoint: Callable[..., Any]) -> Any:
+def auto_cast(checkpoint):
     """The recomputation runs under the auto_cast of the forward."""
     x, seen = paddle.ones([2, 2]), []
     x.stop_gradient = False
@@ -100,7 +98,7 @@ def auto_cast(checkpoint: Callable[..., Any]) -> Any:
     return [str(y.dtype), seen[-1]]
 
 
-def auto_cast_off(checkpoint: Callable[..., Any]) -> Any:
+def auto_cast_off(checkpoint):
     """An auto_cast that is in effect at the backward alone does not change the recomputation."""
     x = paddle.to_tensor([[1.0 + 2**-12]], stop_gradient=False)
     y = checkpoint(lambda x: paddle.matmul(x, x) * x)(x)
@@ -109,7 +107,7 @@ def auto_cast_off(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def written_argument(checkpoint: Callable[..., Any]) -> Any:
+def written_argument(checkpoint):
     """What a function writes to its argument it does not write twice."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
 
@@ -122,7 +120,7 @@ def written_argument(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), y.item()]
 
 
-def changed_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
+def changed_before_the_backward(checkpoint):
     """A tensor that is written to before the backward is refused."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     y = x * 1
@@ -136,7 +134,7 @@ def changed_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
     return [False]
 
 
-def hook_on_input(checkpoint: Callable[..., Any]) -> Any:
+def hook_on_input(checkpoint):
     """A hook on what a function is given runs once, and its result counts."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
     y = x * 1
@@ -145,7 +143,7 @@ def hook_on_input(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), *runs]
 
 
-def hook_inside(checkpoint: Callable[..., Any]) -> Any:
+def hook_inside(checkpoint):
     """A hook on a tensor within a function runs once, and its result counts."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
 
@@ -158,7 +156,7 @@ def hook_inside(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), *runs]
 
 
-def hook_of_forward(checkpoint: Callable[..., Any]) -> Any:
+def hook_of_forward(checkpoint):
     """A forward hook of a layer may change its output."""
     layer = nn.Linear(1, 1, paddle.nn.initializer.Constant(3.0), False)
     layer.register_forward_post_hook(lambda layer, inputs, output: output * output)
@@ -167,7 +165,7 @@ def hook_of_forward(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), layer.weight.grad.item()]
 
 
-def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative(checkpoint):
     """The gradient of a gradient is right."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     y = checkpoint(lambda x: x * x * x)(x)
@@ -176,7 +174,7 @@ def second_derivative(checkpoint: Callable[..., Any]) -> Any:
     return [first.item(), x.grad.item()]
 
 
-def gradient_by_input_alone(checkpoint: Callable[..., Any]) -> Any:
+def gradient_by_input_alone(checkpoint):
     """paddle.grad() by an input does not add to the gradients of parameters."""
     x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
     layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
@@ -184,14 +182,14 @@ def gradient_by_input_alone(checkpoint: Callable[..., Any]) -> Any:
     return [found.item(), layer.weight.grad is None]
 
 
-def gradient_by_parameter(checkpoint: Callable[..., Any]) -> Any:
+def gradient_by_parameter(checkpoint):
     """paddle.grad() by a parameter is its gradient."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
     return paddle.grad(checkpoint(layer)(x), layer.weight)[0]
 
 
-def custom_layer(checkpoint: Callable[..., Any]) -> Any:
+def custom_layer(checkpoint):
     """A PyLayer within a function is differentiated by its own backward."""
 
     class Tenfold(paddle.autograd.PyLayer):
@@ -207,7 +205,7 @@ def custom_layer(checkpoint: Callable[..., Any]) -> Any:
     return gradient(lambda x: checkpoint(lambda x: Tenfold.apply(x * x))(x))
 
 
-def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
+def error_in_forward(checkpoint):
     """An error comes through as it is, and leaves nothing behind."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
 
@@ -221,7 +219,7 @@ def error_in_forward(checkpoint: Callable[..., Any]) -> Any:
     return [said, paddle.is_grad_enabled(), (x * x).stop_gradient]
 
 
-def error_in_recomputation(checkpoint: Callable[..., Any]) -> Any:
+def error_in_recomputation(checkpoint):
     """An error in a recomputation leaves the grad mode and the random state as they were."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
 
@@ -242,7 +240,7 @@ def error_in_recomputation(checkpoint: Callable[..., Any]) -> Any:
     return [enabled, drawn]
 
 
-def recomputation_of_drawn(checkpoint: Callable[..., Any]) -> Any:
+def recomputation_of_drawn(checkpoint):
     """What NumPy, Python and Paddle draw in a recomputation is what they drew in the forward."""
     x, seen = paddle.to_tensor([2.0], stop_gradient=False), []
 
@@ -257,7 +255,7 @@ def recomputation_of_drawn(checkpoint: Callable[..., Any]) -> Any:
     return [seen[0] == seen[-1], *after]
 
 
-def tracked_stream(checkpoint: Callable[..., Any]) -> Any:
+def tracked_stream(checkpoint):
     """Streams of the tracker, which parallel layers draw from, are restored."""
     x, seen = paddle.to_tensor([2.0], stop_gradient=False), []
     get_rng_state_tracker().reset()
@@ -275,19 +273,19 @@ def tracked_stream(checkpoint: Callable[..., Any]) -> Any:
     return [seen[0] == seen[-1], after]
 
 
-def random_state_not_preserved(checkpoint: Callable[..., Any]) -> Any:
+def random_state_not_preserved(checkpoint):
     """With preserve_rng_state=False a function that draws nothing is the same."""
     options = {} if checkpoint is plain else {"preserve_rng_state": False}
     return gradient(lambda x: checkpoint(lambda x: x * x)(x, **options))
 
 
-def nested(checkpoint: Callable[..., Any]) -> Any:
+def nested(checkpoint):
     """A checkpointed function may call another."""
     inner = checkpoint(lambda x: x * x * x)
     return gradient(checkpoint(lambda x: inner(x) * x))
 
 
-def unused_output(checkpoint: Callable[..., Any]) -> Any:
+def unused_output(checkpoint):
     """An output that nothing uses adds nothing, even where its gradient is no number."""
     x = paddle.to_tensor([0.0], stop_gradient=False)
     used, _ = checkpoint(lambda x: (x * 2, x.sqrt()))(x)
@@ -295,7 +293,7 @@ def unused_output(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def backward_inside(checkpoint: Callable[..., Any]) -> Any:
+def backward_inside(checkpoint):
     """A function may differentiate within itself, for a gradient penalty for example."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
 
@@ -310,7 +308,7 @@ def backward_inside(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def bound_method(checkpoint: Callable[..., Any]) -> Any:
+def bound_method(checkpoint):
     """A method of an object may be checkpointed."""
     layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
     x = paddle.to_tensor([2.0], stop_gradient=False)
@@ -318,7 +316,7 @@ def bound_method(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), layer.weight.grad.item()]
 
 
-def accumulated(checkpoint: Callable[..., Any]) -> Any:
+def accumulated(checkpoint):
     """Gradients of a parameter accumulate over backwards of two forwards."""
     layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
     x = paddle.to_tensor([2.0], stop_gradient=False)
@@ -327,7 +325,7 @@ def accumulated(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), layer.weight.grad.item()]
 
 
-def given_a_parameter(checkpoint: Callable[..., Any]) -> Any:
+def given_a_parameter(checkpoint):
     """A function gets the parameters that it is given, and not copies of them."""
     weight, same = paddle.create_parameter([1], "float32"), []
     x = paddle.to_tensor([2.0], stop_gradient=False)
@@ -335,7 +333,7 @@ def given_a_parameter(checkpoint: Callable[..., Any]) -> Any:
     return [all(same), weight.grad.item()]
 
 
-def sequential(checkpoint: Callable[..., Any]) -> Any:
+def sequential(checkpoint):
     """recompute_sequential() in two segments computes what the layers do."""
     x = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
     layers = [lambda x: x * x, lambda x: x - x.mean(), lambda x: x * x, lambda x: x + 1]
@@ -346,7 +344,7 @@ def sequential(checkpoint: Callable[..., Any]) -> Any:
     return recompute_sequential({"segments": 2}, layers, x)
 
 
-def runs_twice(checkpoint: Callable[..., Any]) -> Any:
+def runs_twice(checkpoint):
     """A function runs once in the forward and once more in the backward, whatever it returns."""
     x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
     a, b = checkpoint(lambda x: runs.append(1) or (x * x * x, (x * x).log()))(x)

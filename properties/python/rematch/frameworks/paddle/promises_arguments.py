@@ -1,7 +1,5 @@
 """Promises that users of Paddle's `recompute()` rely on: what it takes and returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +15,7 @@ def gradient(objective: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def keyword_only(checkpoint: Callable[..., Any]) -> Any:
+def keyword_only(checkpoint):
     """A parameter that takes keywords alone gets its gradient."""
     x, w = paddle.to_tensor([[2.0], [3.0]], stop_gradient=False)
 
@@ -27,13 +25,13 @@ def keyword_only(checkpoint: Callable[..., Any]) -> Any:
     return [g.item() for g in paddle.grad(checkpoint(scaled)(x, w=w), [x, w])]
 
 
-def any_keyword(checkpoint: Callable[..., Any]) -> Any:
+def any_keyword(checkpoint):
     """A function may take any keywords, as **options."""
     function = checkpoint(lambda x, **options: x * options["w"])
     return gradient(lambda x: function(x, w=paddle.to_tensor([3.0])))
 
 
-def any_arguments(checkpoint: Callable[..., Any]) -> Any:
+def any_arguments(checkpoint):
     """Keywords stay keywords where a function takes any arguments, as a wrapper does."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     y = checkpoint(lambda x, *more, **options: x * options.get("w", 1.0) + len(more))(x, w=3.0)
@@ -41,38 +39,38 @@ def any_arguments(checkpoint: Callable[..., Any]) -> Any:
     return [y.item(), x.grad.item()]
 
 
-def defaults(checkpoint: Callable[..., Any]) -> Any:
+def defaults(checkpoint):
     """Keywords may come in any order, defaults may be left out."""
     function = checkpoint(lambda x, power=2, bias=1.0, scale=1.0: scale * x**power + bias)
     return gradient(lambda x: function(scale=3.0, x=x))
 
 
-def list_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+def list_of_tensors(checkpoint):
     """Tensors in a list get their gradients."""
     return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])([x * 1, x * x]))
 
 
-def dictionary_of_tensors(checkpoint: Callable[..., Any]) -> Any:
+def dictionary_of_tensors(checkpoint):
     """Tensors in a dictionary get their gradients."""
     return gradient(lambda x: checkpoint(lambda x, named: x * named["square"])(x, {"square": x * x}))
 
 
-def mixed_tuple(checkpoint: Callable[..., Any]) -> Any:
+def mixed_tuple(checkpoint):
     """A tuple may have a tensor that trains and one, a mask for example, that does not."""
     return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x * x, paddle.ones([1]))))
 
 
-def tuple_with_none(checkpoint: Callable[..., Any]) -> Any:
+def tuple_with_none(checkpoint):
     """A tuple may have a tensor and None, as the cache of an attention has."""
     return gradient(lambda x: checkpoint(lambda x, cache: x * cache[0])(x, (x * x, None)))
 
 
-def empty_tuple(checkpoint: Callable[..., Any]) -> Any:
+def empty_tuple(checkpoint):
     """A tuple may be empty."""
     return gradient(lambda x: checkpoint(lambda x, masks: x * x + len(masks))(x, ()))
 
 
-def closed_over(checkpoint: Callable[..., Any]) -> Any:
+def closed_over(checkpoint):
     """What a function closes over gets its gradient."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     square = x * x
@@ -80,17 +78,17 @@ def closed_over(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def closed_over_alone(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_alone(checkpoint):
     """A frozen input is no reason not to train what the function closes over."""
     return gradient(lambda w: checkpoint(lambda x: x * w * w)(paddle.ones([1])))
 
 
-def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+def same_argument_twice(checkpoint):
     """A tensor given twice gets the sum of both gradients."""
     return gradient(lambda x: checkpoint(lambda a, b: a * b * b)(x, x))
 
 
-def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+def returns_same_twice(checkpoint):
     """A function may return one tensor twice; both gradients count."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
 
@@ -103,7 +101,7 @@ def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def input_handed_on(checkpoint: Callable[..., Any]) -> Any:
+def input_handed_on(checkpoint):
     """A function may return its input beside its result."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     a, b = checkpoint(lambda x: (x * x, x))(x * 1)
@@ -111,7 +109,7 @@ def input_handed_on(checkpoint: Callable[..., Any]) -> Any:
     return x.grad
 
 
-def none_returned(checkpoint: Callable[..., Any]) -> Any:
+def none_returned(checkpoint):
     """A function may return None beside a tensor, as attention without weights does."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     y, none = checkpoint(lambda x: (x * x, None))(x)
@@ -119,12 +117,12 @@ def none_returned(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), none is None]
 
 
-def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
+def dictionary_returned(checkpoint):
     """A function may return a dictionary of tensors."""
     return gradient(lambda x: checkpoint(lambda x: {"y": x * x})(x)["y"])
 
 
-def list_returned(checkpoint: Callable[..., Any]) -> Any:
+def list_returned(checkpoint):
     """A list that a function returns is a list."""
     x = paddle.to_tensor([2.0], stop_gradient=False)
     made = checkpoint(lambda x: [x * x, x * 3])(x)
@@ -132,14 +130,14 @@ def list_returned(checkpoint: Callable[..., Any]) -> Any:
     return [x.grad.item(), isinstance(made, list)]
 
 
-def integer_tensor(checkpoint: Callable[..., Any]) -> Any:
+def integer_tensor(checkpoint):
     """A function may take integers, the tokens of an embedding for example."""
     table = paddle.to_tensor([[1.0], [2.0], [3.0]], stop_gradient=False)
     checkpoint(lambda table, tokens: table[tokens].sum())(table, paddle.to_tensor([2, 0, 2])).backward()
     return table.grad
 
 
-def other_arguments(checkpoint: Callable[..., Any]) -> Any:
+def other_arguments(checkpoint):
     """Arguments may be numbers, strings and None."""
     power = checkpoint(lambda x, n, name, none: x**n if name == "power" and none is None else x)
     return gradient(lambda x: power(x, 3, "power", None))

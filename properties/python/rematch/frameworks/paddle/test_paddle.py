@@ -1,7 +1,5 @@
 """Laws of adapters with a tape, tried with PaddlePaddle: what it accumulates itself is judged."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +7,6 @@ from typing import Any
 import pytest
 from cases import chain, observed, run_of, segment
 from harness import Harness, run_alone
-
-pytest.importorskip("paddle")
 
 TRAINED = {"input_requires_grad": True}
 WHOLE: dict[str, Any] = {"early_stop": False, "determinism": "none"}

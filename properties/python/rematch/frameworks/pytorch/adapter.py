@@ -1,7 +1,5 @@
 """The command line of subjects on PyTorch."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Records of data-parallel runs: in what ranks must agree, and what they show together."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -9,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rematch.subjects.arrays import bits_of
-from rematch.subjects.records import Record
+from rematch.subjects.records import Record, bits_of
 
 JOINED = ("output", "input_gradient", "reevaluation")
 """Quantities of which each rank has its rows."""

@@ -1,7 +1,5 @@
 """How checkpoint() is called, and arguments and results of segments that are not just tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Collectives of a model in parallel: which there are, when, and of which unit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """PyTorch compiled: models whose layers run within functions of torch.compile()."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -124,7 +122,7 @@ class _Segment:
     begin: int
     end: int
     options: dict[str, Any]
-    nested: tuple[_Segment, ...]
+    nested: "tuple[_Segment, ...]"
 
 
 Segments = tuple[_Segment, ...]
@@ -145,7 +143,7 @@ class CompiledModel(TorchModel):
         self._functions: dict[Hashable, Callable[..., Values]] = {}
         self._made = self._segments()
 
-    def take_over(self, other: CompiledModel) -> CompiledModel:
+    def take_over(self, other: "CompiledModel") -> "CompiledModel":
         """This model, with the request and the tensors of `other`."""
         kept = ("_functions", "_calls", "_made")
         self.__dict__.update((n, v) for n, v in vars(other).items() if n not in kept)

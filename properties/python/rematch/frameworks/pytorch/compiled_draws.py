@@ -5,8 +5,6 @@ f(tx) = t f(x). By Euler's theorem the gradient g of its sum satisfies <g, x> = 
 of the forward.
 """
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import create_selective_checkpoint_contexts

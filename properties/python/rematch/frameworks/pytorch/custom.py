@@ -1,7 +1,5 @@
 """Layers of the subject's own: modules that the harness puts among the layers of its models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -9,8 +9,6 @@ bits of the plain one: every parameter has the same place in what is reduced, by
 the order of summation.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Sequence
@@ -37,8 +35,7 @@ from rematch.frameworks.pytorch.ranks import Died, Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
-from rematch.frameworks.pytorch.sharded_split_model import ShardedSplitModel
-from rematch.frameworks.pytorch.split_model import SplitModel
+from rematch.frameworks.pytorch.split_model import ShardedSplitModel, SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves, Watch

@@ -2,8 +2,6 @@
 has a gradient, with its samples, as text. `python -m rematch.frameworks.pytorch.databases` prints them as
 JSON, and why others are not among them; library.py keeps that."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import math

@@ -1,8 +1,6 @@
 """Answers `export` requests of what runs on several ranks, as data_parallel.py runs it: with one script, the case to the
 bit, if it shows the finding when it is run by itself."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Finds what the functions of scripts close over, for libraries that look into modules."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 

@@ -1,8 +1,6 @@
 """Expressions by which PyTorch computes each kind of layer, in runs and in scripts;
 properties/layers/ says what a kind computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The layers that databases.py finds in this PyTorch, kept in a file, as finding them takes a minute."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from pathlib import Path
 from typing import Any

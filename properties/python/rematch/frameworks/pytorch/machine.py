@@ -1,7 +1,5 @@
 """The machine as PyTorch uses it: its instructions, and memory that an operator did not write."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Which memory of PyTorch's is live, and what a graph keeps of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,6 @@
 """The model of a case in PyTorch: its layers as functions from one boundary to the next."""
 
-from __future__ import annotations
-
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -9,8 +8,9 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import numpy
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential, set_checkpoint_early_stop
 
 from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, Values, flat, handed, keywords_of, nested, received
@@ -18,11 +18,23 @@ from rematch.frameworks.pytorch.custom import CustomLayer, instances_of, state_o
 from rematch.frameworks.pytorch.layers import function_of
 from rematch.frameworks.pytorch.operators import POLICY, contexts_by, policy_of
 from rematch.frameworks.pytorch.policy import contexts_for, kept_layers
-from rematch.frameworks.pytorch.streams import generators_of
 from rematch.frameworks.pytorch.watch import Place, Watch
 from rematch.subjects.case import Case, Choice, Layer, Model, Segment
 from rematch.subjects.protocol import Request
 from rematch.subjects.steps import TrialError
+
+
+def generators_of(layers: Sequence[Layer], seed: int) -> list[Generator]:
+    """The default generator and one for every further stream, all of which begin at `seed`, as do
+    those of Python and NumPy."""
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+    further = max((layer.stream for layer in layers), default=0)
+    generators = [torch.default_generator, *(Generator() for _ in range(further))]
+    for generator in generators:
+        generator.manual_seed(seed)
+    return generators
+
 
 Function = Callable[..., Any]
 Checkpoint = Callable[..., Any]
@@ -47,7 +59,7 @@ class Forward:
 class Block:
     """A segment as a function, for a checkpoint() that is not PyTorch's own."""
 
-    model: TorchModel
+    model: "TorchModel"
     segment: Segment
     state: Forward
 

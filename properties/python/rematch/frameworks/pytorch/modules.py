@@ -2,8 +2,6 @@
 draw, keep state, look at the mode that they run in, or change something in passing.
 """
 
-from __future__ import annotations
-
 from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.subjects.adapter_layers import modules_of
 

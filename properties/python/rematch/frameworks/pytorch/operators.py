@@ -1,7 +1,5 @@
 """Selective checkpointing as people write it: policies by operators of PyTorch, whatever layer runs them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Models whose parameters are those of a module that is run on several ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Selective checkpointing: policies that keep the results of single ops."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 from inspect import signature

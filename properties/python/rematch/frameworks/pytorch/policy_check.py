@@ -1,7 +1,5 @@
 """Whether what runs under a policy by operators is what it says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Processes that run one case together, over gloo on one machine."""
 
-from __future__ import annotations
-
 import ctypes
 import faulthandler
 import gc

@@ -1,8 +1,6 @@
 """Scripts that start their ranks by themselves, and those of models whose layers are split among ranks, as split_model.py
 runs them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One run of a case in PyTorch, with everything that is seen written down."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, product
 from typing import Any

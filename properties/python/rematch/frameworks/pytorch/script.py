@@ -1,7 +1,5 @@
 """The text of a script that shows a case in PyTorch alone; export.py chooses among several."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """The text of what a script does with its model: losses, their backwards, steps, and what is noted of them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """How a case is run on several ranks."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

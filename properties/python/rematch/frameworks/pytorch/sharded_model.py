@@ -1,7 +1,5 @@
 """Models within fully_shard()."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from rematch.subjects.case import Segment
 class _Now(list[Any]):
     """The parameters of layers as they are when they are asked for."""
 
-    def __init__(self, model: FsdpModel) -> None:
+    def __init__(self, model: "FsdpModel") -> None:
         super().__init__()
         self._model = model
 

@@ -1,7 +1,5 @@
 """The model of a case as the source code of PyTorch: one function for both runs, which know `checkpointed`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

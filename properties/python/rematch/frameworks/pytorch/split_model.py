@@ -1,23 +1,23 @@
-"""Models of which layers are split among ranks by parallelize_module()."""
-
-from __future__ import annotations
+"""Models of which layers are split among ranks by parallelize_module(), sharded by FSDP2 or not."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, parallel
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.func import functional_call
 
-from rematch.frameworks.pytorch.collectives import Collectives, of_unit
+from rematch.frameworks.pytorch.collectives import ROWS, Collectives, of_unit
 from rematch.frameworks.pytorch.model import Forward, Function, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
+from rematch.frameworks.pytorch.ranks import keep_groups
+from rematch.frameworks.pytorch.sharded_model import FsdpModel
 from rematch.frameworks.pytorch.split_units import NORMS, module_of, units_of
 
 _STYLES = {**vars(parallel), "Replicate": Replicate, "Shard": Shard}
@@ -128,3 +128,47 @@ class SplitModel(ParallelModel):
             ended = "ran"
         finally:
             self.seen.note(ended, self._unit_of[index])
+
+
+_LAYERS = "layers"
+
+
+@cache
+def _square() -> DeviceMesh:
+    """Made once: it has groups of its own. Neighbours split layers."""
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=(ROWS, _LAYERS))
+    keep_groups()
+    return mesh
+
+
+@dataclass
+class ShardedSplitModel(SplitModel, FsdpModel):
+    """Two ranks split a layer, and two share the rows of a batch, and the parameters of each part."""
+
+    def _wrap(self) -> None:
+        self._homes: dict[int, tuple[nn.Module, str]] = {}
+        self._split_layers(_square()[_LAYERS], len(self._layers))
+        for layer, module in self._split.items():
+            self._made_of[layer].add_module(f"split{layer}", module)
+            for name, p in zip(("weight", "bias"), self.request.model.layer_parameters[layer], strict=False):
+                delattr(*self._home(p))
+                self._homes[p] = module, name
+        self._shard(_square()[ROWS])
+
+    def _home(self, parameter: int) -> tuple[nn.Module, str]:
+        return self._homes.get(parameter) or super()._home(parameter)
+
+    def ones(self, parameter: Tensor) -> Tensor:
+        # Gradients are those of shards, which are added up.
+        return FsdpModel.ones(self, parameter)
+
+    def _added(self, parameter: int) -> int:
+        module, _ = self._home(parameter)
+        return self.parameters[parameter].nbytes if module in self._norms else 0
+
+    def note_kept(self) -> None:
+        FsdpModel.note_kept(self)
+        SplitModel.note_kept(self)
+
+    def _run_root(self, state: Forward) -> Values:
+        return FsdpModel._run_root(self, state)

@@ -1,7 +1,5 @@
 """The layers of a model that are split among ranks, and what they send: tensor parallel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,5 @@
 """PyTorch as a subject: torch.utils.checkpoint, or any function that is called like it."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress

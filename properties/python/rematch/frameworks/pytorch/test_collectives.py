@@ -1,8 +1,6 @@
 """Collectives of the subjects on ranks are noted with their unit and their phase, planted troubles show, and ranks that
 split layers show together what one process shows."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np
@@ -10,13 +8,9 @@ import pytest
 from cases import assert_same_arrays, chain, differing, observed, run_of, segment
 from harness import Harness, planted
 
-pytest.importorskip("torch")
-if sys.platform != "linux":
-    pytest.skip("ranks are copies of a process", allow_module_level=True)
-
-from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
-from rematch.frameworks.pytorch.setup import MODES, OPTIONS  # noqa: E402
-from rematch.subjects.arrays import encode  # noqa: E402
+from rematch.frameworks.pytorch.data_parallel import LAYERS
+from rematch.frameworks.pytorch.setup import MODES, OPTIONS
+from rematch.subjects.records import encode
 
 FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}

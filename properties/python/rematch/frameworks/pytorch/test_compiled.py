@@ -1,22 +1,13 @@
 """Compiled PyTorch as subjects: what is judged is compiled, and is recomputed."""
 
-from __future__ import annotations
-
 import sys
 
 import cases
 import pytest
-from cases import chain, run_of, segment
+from cases import TRAINABLE, chain, plan, run_of, segment
 from harness import Harness
 
-pytest.importorskip("torch")
-
 AVERAGE = {"kind": "custom", "layer": "moving_average_in_place: N C -> N C; state"}
-TRAINABLE = {"input_requires_grad": True}
-
-
-def plan(*segments):
-    return {"segments": list(segments)}
 
 
 MODEL = chain("linear", "dropout", "tanh", "linear", plan=plan(segment(0, 3)), protocol=TRAINABLE)

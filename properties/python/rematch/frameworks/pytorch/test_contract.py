@@ -1,8 +1,6 @@
 """The PyTorch that is installed shows what the record says, and keeps what its documentation
 promises, but where known; what does not is told."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import runpy
@@ -12,17 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from cases import chain, run_of, segment
+from torch.utils import checkpoint as api
 
-pytest.importorskip("torch")
-import torch  # noqa: E402
-from torch.utils import checkpoint as api  # noqa: E402
-
-from rematch.frameworks.pytorch import contract  # noqa: E402
-from rematch.frameworks.pytorch.contract import PROMISES, broken, script_of  # noqa: E402
-from rematch.frameworks.pytorch.contract import record as records  # noqa: E402
-from rematch.frameworks.pytorch.contract.differences import differences, facts  # noqa: E402
-from rematch.subjects.protocol import Unsupported  # noqa: E402
+from rematch.frameworks.pytorch import contract
+from rematch.frameworks.pytorch.contract import PROMISES, broken, script_of
+from rematch.frameworks.pytorch.contract import record as records
+from rematch.frameworks.pytorch.contract.record import differences, facts
+from rematch.subjects.protocol import Unsupported
 
 PROFILE = Path(__file__).parent / "profile.json"
 ENTRIES = json.loads(PROFILE.read_text())["known"]

@@ -1,8 +1,6 @@
 """PyTorch's data parallelism as subjects: ranks show together what one process shows, and what goes
 wrong between them is told, also where nobody answers."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -10,33 +8,23 @@ from itertools import product
 
 import numpy as np
 import pytest
-from cases import assert_same_arrays, chain, differing, observed, run_of, segment
+from cases import TRAINABLE, assert_same_arrays, chain, differing, observed, plan, run_of, segment
 from harness import Harness
+from torch.distributed.device_mesh import DeviceMesh
 
-pytest.importorskip("torch")
-if sys.platform != "linux":
-    pytest.skip("ranks are copies of a process", allow_module_level=True)
-
-from torch.distributed.device_mesh import DeviceMesh  # noqa: E402
-
-from rematch.frameworks.pytorch.adapter import subject as subject_of  # noqa: E402
-from rematch.frameworks.pytorch.agreement import Answer, difference, strayed  # noqa: E402
-from rematch.frameworks.pytorch.arguments import FORM  # noqa: E402
-from rematch.frameworks.pytorch.data_parallel import LAYERS  # noqa: E402
-from rematch.frameworks.pytorch.ranks import Lost, Ranks  # noqa: E402
-from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of  # noqa: E402
-from rematch.subjects.arrays import decode, encode  # noqa: E402
-from rematch.subjects.case import case_from_json  # noqa: E402
+from rematch.frameworks.pytorch.adapter import subject as subject_of
+from rematch.frameworks.pytorch.agreement import Answer, difference, strayed
+from rematch.frameworks.pytorch.arguments import FORM
+from rematch.frameworks.pytorch.data_parallel import LAYERS
+from rematch.frameworks.pytorch.ranks import Lost, Ranks
+from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of
+from rematch.subjects.case import case_from_json
+from rematch.subjects.records import decode, encode
 
 KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")
-TRAINABLE = {"input_requires_grad": True}
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
-
-
-def plan(*segments):
-    return {"segments": list(segments)}
 
 
 def of(kind, case, mode, ranks=2, buckets="single"):

@@ -1,18 +1,14 @@
 """Scripts that show a finding in PyTorch alone, run by an interpreter that knows only PyTorch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import cache
 
 import pytest
-from cases import chain, regressions, run_of, segment
+from cases import TRAINABLE, chain, regressions, run_of, segment
 
-torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.interpreter import Interpreter  # noqa: E402
+from rematch.frameworks.pytorch.export import Interpreter
 
-TRAINABLE = {"input_requires_grad": True}
 LONGEST = 85
 """How many lines a script may have beside the function of a layer; 60 if it shows a gradient."""
 

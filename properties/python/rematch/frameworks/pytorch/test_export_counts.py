@@ -1,7 +1,5 @@
 """Scripts of findings that are counts, and of checkpoint functions of a user's own."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

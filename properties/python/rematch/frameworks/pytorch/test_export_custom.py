@@ -1,7 +1,5 @@
 """Scripts of findings in layers of the subject's own."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -13,7 +11,7 @@ from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.test_export import TRAINABLE, agrees, finding, one, run
 from rematch.frameworks.pytorch.test_export import ask as ask_plainly
 from rematch.frameworks.pytorch.test_export import shown as shown_plainly
-from rematch.subjects.arrays import encode
+from rematch.subjects.records import encode
 
 DECLARED = {layer.name: layer.declaration for layer in MODULES}
 

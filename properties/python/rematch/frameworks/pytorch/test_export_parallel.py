@@ -1,7 +1,5 @@
 """Scripts that show what goes wrong between ranks, run by an interpreter with PyTorch alone."""
 
-from __future__ import annotations
-
 import pytest
 from cases import chain, segment
 

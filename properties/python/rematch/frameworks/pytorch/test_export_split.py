@@ -1,7 +1,5 @@
 """Scripts of models whose layers are split among ranks, run by an interpreter with PyTorch alone."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
 

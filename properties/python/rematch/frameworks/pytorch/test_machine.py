@@ -1,11 +1,11 @@
 """The machine as PyTorch uses it, and memory that an operator did not write."""
 
 import pytest
+import torch
 from cases import chain, observed, run_of, segment
 
-torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.machine import Unwritten, instructions, unwritten  # noqa: E402
-from rematch.frameworks.pytorch.subject import TorchSubject  # noqa: E402
+from rematch.frameworks.pytorch.machine import Unwritten, instructions, unwritten
+from rematch.frameworks.pytorch.subject import TorchSubject
 
 SERVED = """
 from rematch import serve

@@ -3,17 +3,13 @@
 Hunts compare all layers with the reference engine (law `agrees-with-reference`).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
 from cases import chain, observed, run_of
 
-from rematch.subjects.arrays import decode, encode
-
-pytest.importorskip("torch")
+from rematch.subjects.records import decode, encode
 
 
 def numbers(record, quantity, **place):

@@ -1,14 +1,10 @@
 """Policies by operators of PyTorch: what they keep does not run again, and all else does."""
 
-from __future__ import annotations
-
 import pytest
 from cases import chain, observed, run_of, segment
 
-torch = pytest.importorskip("torch")
-
-from rematch.frameworks.pytorch.operators import POLICIES  # noqa: E402
-from rematch.frameworks.pytorch.test_export import finding, shown  # noqa: E402
+from rematch.frameworks.pytorch.operators import POLICIES
+from rematch.frameworks.pytorch.test_export import finding, shown
 
 SUBJECT = """
 import torch

@@ -1,15 +1,13 @@
 """PyTorch as a subject, over the pipes that the harness uses."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
-from cases import chain, differing, regressions, run_of, segment
+import torch
+from cases import TRAINABLE, chain, differing, regressions, run_of, segment
 from harness import Harness
 
-torch = pytest.importorskip("torch")
-from rematch.frameworks.pytorch.arguments import flat, handed, received  # noqa: E402
+from rematch.frameworks.pytorch.arguments import flat, handed, received
 
 # Saved cases in which PyTorch differs from its plain run, and where that shows first.
 DIVERGES = {"recomputed_tensor_kept": "buffer", "running_statistics_updated_twice": "buffer"}
@@ -19,7 +17,6 @@ CASES = {
     for name, case in regressions().items()
     if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
 }
-TRAINABLE = {"input_requires_grad": True}
 
 
 @pytest.mark.parametrize("name", CASES)

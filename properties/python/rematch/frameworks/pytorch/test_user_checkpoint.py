@@ -1,22 +1,17 @@
 """A checkpoint() of a user's own, in three lines, and what the records say when it is wrong."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 import textwrap
 
 import pytest
-from cases import chain, differing, observed, run_of, segment
+import torch
+from cases import TRAINABLE, chain, differing, observed, run_of, segment
+from torch.overrides import TorchFunctionMode
+from torch.utils import checkpoint as torch_checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
 
-torch = pytest.importorskip("torch")
-from torch.overrides import TorchFunctionMode  # noqa: E402
-from torch.utils import checkpoint as torch_checkpoint  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-
-from rematch.frameworks.pytorch.trial import left_behind, put_back  # noqa: E402
-
-TRAINABLE = {"input_requires_grad": True}
+from rematch.frameworks.pytorch.trial import left_behind, put_back
 
 THREE_LINES = """
 from rematch import serve

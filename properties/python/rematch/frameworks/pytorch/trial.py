@@ -1,7 +1,5 @@
 """Injected failures: what is written to in a trial, and what a run must not leave behind."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

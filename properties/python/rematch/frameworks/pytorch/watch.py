@@ -1,7 +1,5 @@
 """Looking at a run from outside: nothing of PyTorch is patched."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,8 +16,7 @@ from rematch.frameworks.pytorch.memory import Kept, Memory
 from rematch.frameworks.pytorch.policy_check import POLICY, Place, PolicyCheck
 from rematch.journal.operators import Operator, OperatorsOfEager, Reader
 from rematch.subjects.adapter_layers import OUTPUTS
-from rematch.subjects.arrays import bits_of
-from rematch.subjects.records import Record, entry_of, hash64
+from rematch.subjects.records import Record, bits_of, entry_of, hash64
 
 
 def to_numpy(t: Tensor) -> np.ndarray:

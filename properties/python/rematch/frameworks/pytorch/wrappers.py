@@ -1,7 +1,5 @@
 """PyTorch's other ways to checkpoint, as functions with the signature of checkpoint()."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The command line of TensorFlow."""
 
-from __future__ import annotations
-
 import argparse
 
 from rematch.frameworks.tensorflow.framework import TensorFlow

@@ -1,7 +1,5 @@
 """TensorFlow: `tf.recompute_grad()`, eager and within `tf.function`."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

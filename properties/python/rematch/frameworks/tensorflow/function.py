@@ -1,7 +1,5 @@
 """TensorFlow in `tf.function`: steps are compiled once for many cases."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,10 +1,6 @@
 """Promises that users of `tf.recompute_grad()` rely on beside equal gradients of float tensors."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,42 +10,42 @@ from rematch.frameworks.tensorflow.promises_arguments import gradient
 from rematch.subjects.promises import promises_in
 
 
-def variable_given_and_closed_over(checkpoint: Callable[..., Any]) -> Any:
+def variable_given_and_closed_over(checkpoint):
     """A variable that is an argument, and closed over as well, gets both gradients."""
     return gradient(lambda v: checkpoint(lambda w: w * v)(v), tf.Variable([2.0, 3.0]))
 
 
-def unused_argument(checkpoint: Callable[..., Any]) -> Any:
+def unused_argument(checkpoint):
     """An argument that nothing uses has no gradient."""
     square = checkpoint(lambda x, w: x * x)
     return [gradient(square, tf.constant(2.0), tf.constant(3.0))[1] is None]
 
 
-def unused_output(checkpoint: Callable[..., Any]) -> Any:
+def unused_output(checkpoint):
     """An output that nothing uses adds nothing, even where its gradient is no number."""
     return gradient(lambda x: checkpoint(lambda x: (x * 2, tf.sqrt(x)))(x)[0], tf.constant(0.0))
 
 
-def second_derivative(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative(checkpoint):
     """The gradient of a gradient is right."""
     cube = checkpoint(lambda x: x * x * x)
     return gradient(lambda x: gradient(cube, x), tf.constant(2.0))
 
 
-def second_derivative_by_variable(checkpoint: Callable[..., Any]) -> Any:
+def second_derivative_by_variable(checkpoint):
     """The gradient of a gradient by a variable is right."""
     v = tf.Variable(2.0)
     cube = checkpoint(lambda x: x * v * v * v)
     return gradient(lambda v: gradient(lambda v: cube(tf.constant(1.0)), v), v)
 
 
-def gradient_penalty(checkpoint: Callable[..., Any]) -> Any:
+def gradient_penalty(checkpoint):
     """A gradient by the input is differentiated by a variable."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     return gradient(lambda v: gradient(checkpoint(lambda x: x * x * v * v), x), v)
 
 
-def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
+def forward_derivative(checkpoint):
     """A tf.autodiff.ForwardAccumulator goes through a function."""
     x = tf.constant(2.0)
     with tf.autodiff.ForwardAccumulator(x, tf.constant(1.0)) as accumulator:
@@ -57,7 +53,7 @@ def forward_derivative(checkpoint: Callable[..., Any]) -> Any:
     return accumulator.jvp(y)
 
 
-def persistent_tape(checkpoint: Callable[..., Any]) -> Any:
+def persistent_tape(checkpoint):
     """A persistent tape differentiates a function twice."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     with tf.GradientTape(persistent=True) as tape:
@@ -66,7 +62,7 @@ def persistent_tape(checkpoint: Callable[..., Any]) -> Any:
     return [float(tape.gradient(y, x)), float(tape.gradient(y, v)), float(tape.gradient(y, x))]
 
 
-def jacobian(checkpoint: Callable[..., Any]) -> Any:
+def jacobian(checkpoint):
     """tape.jacobian() goes through a function."""
     x = tf.constant([2.0, 3.0])
     with tf.GradientTape() as tape:
@@ -75,7 +71,7 @@ def jacobian(checkpoint: Callable[..., Any]) -> Any:
     return tape.jacobian(y, x)
 
 
-def stop_recording(checkpoint: Callable[..., Any]) -> Any:
+def stop_recording(checkpoint):
     """What a function computes while its tape is stopped is constant."""
     x = tf.constant(2.0)
     with tf.GradientTape() as tape:
@@ -86,7 +82,7 @@ def stop_recording(checkpoint: Callable[..., Any]) -> Any:
     return tape.gradient(z, x)
 
 
-def stopped_inside(checkpoint: Callable[..., Any]) -> Any:
+def stopped_inside(checkpoint):
     """A function may stop the tape around it for a part."""
     x = tf.constant(2.0)
     with tf.GradientTape() as tape:
@@ -101,7 +97,7 @@ def stopped_inside(checkpoint: Callable[..., Any]) -> Any:
     return tape.gradient(y, x)
 
 
-def drawn_with_seed(checkpoint: Callable[..., Any]) -> Any:
+def drawn_with_seed(checkpoint):
     """An op with a seed draws the same in the recomputation."""
     tf.random.set_seed(3)
     x, seen = tf.constant(2.0), []
@@ -114,7 +110,7 @@ def drawn_with_seed(checkpoint: Callable[..., Any]) -> Any:
     return [seen[0] == seen[-1]]
 
 
-def counted(checkpoint: Callable[..., Any]) -> Any:
+def counted(checkpoint):
     """What a function assigns to a variable is assigned once."""
     x, v = tf.constant(2.0), tf.Variable(0.0, trainable=False)
 
@@ -126,7 +122,7 @@ def counted(checkpoint: Callable[..., Any]) -> Any:
     return v.numpy()
 
 
-def assigned_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
+def assigned_before_the_backward(checkpoint):
     """A variable that is assigned to before the backward has the gradient of the forward."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     with tf.GradientTape() as tape:
@@ -136,7 +132,7 @@ def assigned_before_the_backward(checkpoint: Callable[..., Any]) -> Any:
     return tape.gradient(y, x)
 
 
-def variables_made_inside(checkpoint: Callable[..., Any]) -> Any:
+def variables_made_inside(checkpoint):
     """A layer may make its variables in the first call, and they train."""
     layer = tf.keras.layers.Dense(1, kernel_initializer="ones")
     x = tf.ones([1, 2])
@@ -145,14 +141,14 @@ def variables_made_inside(checkpoint: Callable[..., Any]) -> Any:
     return tape.gradient(y, layer.kernel.value)
 
 
-def model(checkpoint: Callable[..., Any]) -> Any:
+def model(checkpoint):
     """A model of Keras may be checkpointed as it is, and trains."""
     made = tf.keras.Sequential([tf.keras.layers.Dense(1, kernel_initializer="ones")])
     made.build([1, 2])
     return gradient(lambda kernel: checkpoint(made)(tf.ones([1, 2])) ** 2, made.trainable_variables[0].value)
 
 
-def dense_in_half(checkpoint: Callable[..., Any]) -> Any:
+def dense_in_half(checkpoint):
     """A layer of mixed precision has gradients of float32."""
     layer = tf.keras.layers.Dense(1, kernel_initializer="ones", dtype="mixed_bfloat16")
     layer.build([1, 2])
@@ -161,26 +157,26 @@ def dense_in_half(checkpoint: Callable[..., Any]) -> Any:
     return [found.dtype == tf.float32, *found.numpy().ravel().tolist()]
 
 
-def nested(checkpoint: Callable[..., Any]) -> Any:
+def nested(checkpoint):
     """A checkpointed function may call another, and all variables train."""
     v, w = tf.Variable(2.0), tf.Variable(3.0)
     inner = checkpoint(lambda x: x * x * v)
     return gradient(lambda v, w: checkpoint(lambda x: inner(x) * w)(tf.constant(2.0)), v, w)
 
 
-def mapped(checkpoint: Callable[..., Any]) -> Any:
+def mapped(checkpoint):
     """A function may be mapped over rows."""
     x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
     return gradient(lambda v: tf.map_fn(checkpoint(lambda row: row * row * v), x), v)
 
 
-def vectorized(checkpoint: Callable[..., Any]) -> Any:
+def vectorized(checkpoint):
     """A function may be vectorized."""
     x, v = tf.constant([[1.0], [2.0]]), tf.Variable(3.0)
     return gradient(lambda v: tf.vectorized_map(checkpoint(lambda row: row * row * v), x), v)
 
 
-def error_passes(checkpoint: Callable[..., Any]) -> Any:
+def error_passes(checkpoint):
     """An error comes through as it is, and the tape still records."""
     x = tf.constant(2.0)
 
@@ -197,7 +193,7 @@ def error_passes(checkpoint: Callable[..., Any]) -> Any:
     return [said, float(tape.gradient(y, x))]
 
 
-def custom_gradient(checkpoint: Callable[..., Any]) -> Any:
+def custom_gradient(checkpoint):
     """A tf.custom_gradient within a function counts."""
 
     @tf.custom_gradient
@@ -207,18 +203,18 @@ def custom_gradient(checkpoint: Callable[..., Any]) -> Any:
     return gradient(lambda x: checkpoint(lambda x: tenfold(x * x))(x), tf.constant(2.0))
 
 
-def numpy_argument(checkpoint: Callable[..., Any]) -> Any:
+def numpy_argument(checkpoint):
     """An argument may be an array of NumPy."""
     return gradient(lambda v: checkpoint(lambda x: x * v * v)(np.float32(2.0)), tf.Variable(3.0))
 
 
-def ragged_argument(checkpoint: Callable[..., Any]) -> Any:
+def ragged_argument(checkpoint):
     """An argument may be a ragged tensor."""
     x = tf.ragged.constant([[1.0], [2.0, 3.0]])
     return gradient(lambda v: tf.reduce_sum(checkpoint(lambda x: x * v * v)(x).flat_values), tf.Variable(3.0))
 
 
-def runs_twice(checkpoint: Callable[..., Any]) -> Any:
+def runs_twice(checkpoint):
     """A function runs once in the forward, and once more in the backward."""
     x, runs = tf.constant(2.0), []
     with tf.GradientTape() as tape:
@@ -229,7 +225,7 @@ def runs_twice(checkpoint: Callable[..., Any]) -> Any:
     return ([1, 2], [forward, len(runs)])
 
 
-def only_inputs_kept(checkpoint: Callable[..., Any]) -> Any:
+def only_inputs_kept(checkpoint):
     """A tape keeps no output of a function that nothing needs."""
     x, made = tf.constant([2.0, 3.0]), []
 

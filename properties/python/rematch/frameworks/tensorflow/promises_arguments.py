@@ -1,7 +1,5 @@
 """Promises that users of `tf.recompute_grad()` rely on: what it takes and returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -19,21 +17,21 @@ def gradient(objective: Callable[..., Any], *by: Any) -> Any:
     return found[0] if len(by) == 1 else list(found)
 
 
-def keyword_tensor(checkpoint: Callable[..., Any]) -> Any:
+def keyword_tensor(checkpoint):
     """A tensor that is given by keyword gets its gradient."""
     product = checkpoint(lambda x, w: x * w * w)
     found = gradient(lambda x, w: product(x, w=w), tf.constant(2.0), tf.constant(3.0))
     return [None if g is None else float(g) for g in found]
 
 
-def keyword_option(checkpoint: Callable[..., Any]) -> Any:
+def keyword_option(checkpoint):
     """A keyword may be an option, as `training` is."""
     return gradient(
         lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), tf.constant(2.0)
     )
 
 
-def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_tensor(checkpoint):
     """A tensor that a function closes over gets its gradient."""
 
     def loss(x):
@@ -43,28 +41,28 @@ def closed_over_tensor(checkpoint: Callable[..., Any]) -> Any:
     return gradient(loss, tf.constant(2.0))
 
 
-def closed_over_variable(checkpoint: Callable[..., Any]) -> Any:
+def closed_over_variable(checkpoint):
     """A variable that a function closes over gets its gradient."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     return gradient(lambda x, v: checkpoint(lambda x: x * v * v)(x), x, v)
 
 
-def variables_alone(checkpoint: Callable[..., Any]) -> Any:
+def variables_alone(checkpoint):
     """A function may have no arguments, and train what it closes over."""
     return gradient(lambda v: checkpoint(lambda: v * v)(), tf.Variable(3.0))
 
 
-def untrainable_variable(checkpoint: Callable[..., Any]) -> Any:
+def untrainable_variable(checkpoint):
     """A variable that is watched by hand gets its gradient, trainable or not."""
     return gradient(lambda v: checkpoint(lambda x: x * v * v)(tf.constant(2.0)), tf.Variable(3.0, trainable=False))
 
 
-def variable_argument(checkpoint: Callable[..., Any]) -> Any:
+def variable_argument(checkpoint):
     """A variable may be an argument, and gets its gradient."""
     return gradient(lambda v: checkpoint(lambda v: v * v)(v), tf.Variable(3.0))
 
 
-def variable_argument_stays_one(checkpoint: Callable[..., Any]) -> Any:
+def variable_argument_stays_one(checkpoint):
     """A variable that is an argument may be assigned to."""
     v, x = tf.Variable(3.0), tf.constant(2.0)
 
@@ -75,12 +73,12 @@ def variable_argument_stays_one(checkpoint: Callable[..., Any]) -> Any:
     return gradient(lambda x: checkpoint(counted)(x, v), x)
 
 
-def number_argument(checkpoint: Callable[..., Any]) -> Any:
+def number_argument(checkpoint):
     """An argument may be a number of Python."""
     return gradient(lambda x: checkpoint(lambda x, n: x**n)(x, 3), tf.constant(2.0))
 
 
-def number_that_counts(checkpoint: Callable[..., Any]) -> Any:
+def number_that_counts(checkpoint):
     """A number that is an argument may say how often a loop of Python runs."""
     x = tf.constant(2.0)
 
@@ -93,41 +91,41 @@ def number_that_counts(checkpoint: Callable[..., Any]) -> Any:
     return gradient(lambda x: checkpoint(power)(x, 3), x)
 
 
-def flag_argument(checkpoint: Callable[..., Any]) -> Any:
+def flag_argument(checkpoint):
     """An argument may be True or False."""
     return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), tf.constant(2.0))
 
 
-def none_argument(checkpoint: Callable[..., Any]) -> Any:
+def none_argument(checkpoint):
     """An argument may be None, as a mask that there is not."""
     return gradient(lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None), tf.constant(2.0))
 
 
-def integer_argument(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument(checkpoint):
     """A function may take integers, the tokens of an embedding for example."""
     table = tf.Variable([[1.0], [2.0], [3.0]])
     look_up = checkpoint(lambda i: tf.gather(table, i) ** 2)
     return tf.convert_to_tensor(gradient(lambda table: look_up(tf.constant([2, 0, 2])), table))
 
 
-def sparse_gradient(checkpoint: Callable[..., Any]) -> Any:
+def sparse_gradient(checkpoint):
     """The gradient of an embedding stays sparse."""
     table = tf.Variable([[1.0], [2.0], [3.0]])
     look_up = checkpoint(lambda i: tf.gather(table, i))
     return [isinstance(gradient(lambda table: look_up(tf.constant([2])), table), tf.IndexedSlices)]
 
 
-def tuple_argument(checkpoint: Callable[..., Any]) -> Any:
+def tuple_argument(checkpoint):
     """Tensors in a tuple get their gradients."""
     return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x, x * x)), tf.constant(2.0))
 
 
-def dictionary_argument(checkpoint: Callable[..., Any]) -> Any:
+def dictionary_argument(checkpoint):
     """Tensors in a dictionary get their gradients."""
     return gradient(lambda x: checkpoint(lambda named: named["a"] * named["b"])({"a": x, "b": x * x}), tf.constant(2.0))
 
 
-def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
+def dictionary_returned(checkpoint):
     """A function may return a dictionary of tensors."""
 
     def loss(x):
@@ -137,7 +135,7 @@ def dictionary_returned(checkpoint: Callable[..., Any]) -> Any:
     return gradient(loss, tf.constant(2.0))
 
 
-def none_returned(checkpoint: Callable[..., Any]) -> Any:
+def none_returned(checkpoint):
     """A function may return None beside a tensor."""
     x = tf.constant(2.0)
     with tf.GradientTape() as tape:
@@ -146,29 +144,28 @@ def none_returned(checkpoint: Callable[..., Any]) -> Any:
     return [float(tape.gradient(y, x)), none is None]
 
 
-def integer_returned(checkpoint: Callable[..., Any]) -> Any:
+def integer_returned(checkpoint):
     """A function may return integers beside its result."""
     return gradient(lambda x: checkpoint(lambda x: (x * x, tf.argmax(x)))(x)[0], tf.constant([2.0, 3.0]))
 
 
-def same_argument_twice(checkpoint: Callable[..., Any]) -> Any:
+def same_argument_twice(checkpoint):
     """A tensor given twice gets the sum of both gradients."""
     return gradient(lambda x: checkpoint(lambda a, b: a * b * b)(x, x), tf.constant(2.0))
 
 
-def returns_same_twice(checkpoint: Callable[..., Any]) -> Any:
+def returns_same_twice(checkpoint):
     """A function may return one tensor twice, or its argument; all gradients count."""
-    x = tf.constant(2.0)
 
     def several(x):
         y = x * x
         return y, y, x
 
-    with tf.GradientTape() as tape:
-        tape.watch(x)
+    def loss(x):
         a, b, c = checkpoint(several)(x)
-        y = 2 * a + 5 * b + 7 * c
-    return tape.gradient(y, x)
+        return 2 * a + 5 * b + 7 * c
+
+    return gradient(loss, tf.constant(2.0))
 
 
 PROMISES = promises_in(globals())

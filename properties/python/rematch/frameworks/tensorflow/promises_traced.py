@@ -1,17 +1,12 @@
 """Promises that users of `tf.recompute_grad()` rely on in `tf.function`."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import tensorflow as tf
 
 from rematch.frameworks.tensorflow.promises_arguments import gradient
 from rematch.subjects.promises import promises_in
 
 
-def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
+def dropout_in_function(checkpoint):
     """The gradient of an unseeded dropout belongs to its own mask."""
 
     @tf.function
@@ -25,7 +20,7 @@ def dropout_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.ones([64]))
 
 
-def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
+def keyword_option_in_function(checkpoint):
     """A keyword may be an option also in a tf.function."""
 
     @tf.function
@@ -35,7 +30,7 @@ def keyword_option_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(2.0))
 
 
-def number_that_counts_in_function(checkpoint: Callable[..., Any]) -> Any:
+def number_that_counts_in_function(checkpoint):
     """A number that is an argument may say how often a loop runs, also in a tf.function."""
 
     @tf.function(autograph=False)
@@ -45,7 +40,7 @@ def number_that_counts_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(2.0))
 
 
-def flag_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+def flag_argument_in_function(checkpoint):
     """An argument may be True or False, also in a tf.function."""
 
     @tf.function(autograph=False)
@@ -55,7 +50,7 @@ def flag_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(2.0))
 
 
-def mask_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+def mask_argument_in_function(checkpoint):
     """An argument may be a mask of booleans, also in a tf.function."""
 
     @tf.function(autograph=False)
@@ -65,7 +60,7 @@ def mask_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant([2.0, 3.0]), tf.constant([True, False]))
 
 
-def integer_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
+def integer_argument_in_function(checkpoint):
     """A function may take integers, also in a tf.function."""
     table = tf.Variable([[1.0], [2.0], [3.0]])
 
@@ -77,7 +72,7 @@ def integer_argument_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant([2, 0, 2]))
 
 
-def drawn_in_function(checkpoint: Callable[..., Any]) -> Any:
+def drawn_in_function(checkpoint):
     """In a tf.function, gradients belong to what the forward drew."""
     tf.random.set_seed(3)
 
@@ -92,7 +87,7 @@ def drawn_in_function(checkpoint: Callable[..., Any]) -> Any:
     return [bool(tf.reduce_all(y == gradient))]
 
 
-def variables_made_in_function(checkpoint: Callable[..., Any]) -> Any:
+def variables_made_in_function(checkpoint):
     """A layer may make its variables in the first call, also in a tf.function."""
     layer = tf.keras.layers.Dense(1, kernel_initializer="ones")
 
@@ -105,7 +100,7 @@ def variables_made_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.ones([1, 2]))
 
 
-def function_inside(checkpoint: Callable[..., Any]) -> Any:
+def function_inside(checkpoint):
     """Variables of a tf.function that a function calls train, also in the second step."""
     v = tf.Variable(3.0)
     traced, gradients = tf.function(lambda x: x * v * v), []
@@ -115,19 +110,19 @@ def function_inside(checkpoint: Callable[..., Any]) -> Any:
     return gradients
 
 
-def function_itself(checkpoint: Callable[..., Any]) -> Any:
+def function_itself(checkpoint):
     """A tf.function may be checkpointed as it is."""
     return gradient(lambda x: checkpoint(tf.function(lambda x: x * x * x))(x), tf.constant(2.0))
 
 
-def around_of_functions(checkpoint: Callable[..., Any]) -> Any:
+def around_of_functions(checkpoint):
     """A checkpointed function may be a tf.function."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     made = tf.function(checkpoint(lambda x: x * x * v))
     return gradient(lambda x, v: made(x), x, v)
 
 
-def traced_once(checkpoint: Callable[..., Any]) -> Any:
+def traced_once(checkpoint):
     """A tf.function is not traced again for each step."""
     traces, v = [], tf.Variable(3.0)
 
@@ -139,7 +134,7 @@ def traced_once(checkpoint: Callable[..., Any]) -> Any:
     return [*[float(step(tf.constant(float(i)))) for i in range(3)], len(traces)]
 
 
-def compiled(checkpoint: Callable[..., Any]) -> Any:
+def compiled(checkpoint):
     """A step may be compiled by XLA."""
     v = tf.Variable(3.0)
 
@@ -150,7 +145,7 @@ def compiled(checkpoint: Callable[..., Any]) -> Any:
     return [float(g) for g in step(tf.constant(2.0))]
 
 
-def in_loop(checkpoint: Callable[..., Any]) -> Any:
+def in_loop(checkpoint):
     """A function may run in a loop of a tf.function."""
     v = tf.Variable(3.0)
 
@@ -165,7 +160,7 @@ def in_loop(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(1.0))
 
 
-def loop_over_tensors(checkpoint: Callable[..., Any]) -> Any:
+def loop_over_tensors(checkpoint):
     """A function of arguments alone may run in a loop of a tf.function."""
 
     @tf.function
@@ -180,7 +175,7 @@ def loop_over_tensors(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(2.0))
 
 
-def mapped_in_function(checkpoint: Callable[..., Any]) -> Any:
+def mapped_in_function(checkpoint):
     """A function may be mapped over rows in a tf.function."""
     v = tf.Variable(3.0)
 
@@ -191,7 +186,7 @@ def mapped_in_function(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant([[1.0], [2.0]]))
 
 
-def loop_inside(checkpoint: Callable[..., Any]) -> Any:
+def loop_inside(checkpoint):
     """A loop may run within a function, also in a tf.function."""
     v = tf.Variable(3.0)
 
@@ -205,7 +200,7 @@ def loop_inside(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(1.0))
 
 
-def in_condition(checkpoint: Callable[..., Any]) -> Any:
+def in_condition(checkpoint):
     """A function may run in a branch of a tf.function."""
     v = tf.Variable(3.0)
 
@@ -216,7 +211,7 @@ def in_condition(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant(1.0))
 
 
-def not_a_number(checkpoint: Callable[..., Any]) -> Any:
+def not_a_number(checkpoint):
     """A gradient that is no number for one element leaves the others as they are."""
 
     @tf.function
@@ -227,7 +222,7 @@ def not_a_number(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant([2.0, 3.0]))
 
 
-def infinite(checkpoint: Callable[..., Any]) -> Any:
+def infinite(checkpoint):
     """A gradient that overflows is infinite, as a loss scale relies on."""
 
     @tf.function
@@ -238,7 +233,7 @@ def infinite(checkpoint: Callable[..., Any]) -> Any:
     return step(tf.constant([2.0, 3.0]))
 
 
-def distributed(checkpoint: Callable[..., Any]) -> Any:
+def distributed(checkpoint):
     """Under a distribution strategy variables train."""
     strategy = tf.distribute.MirroredStrategy(["CPU:0"])
     with strategy.scope():

@@ -6,8 +6,6 @@ nor do integers, shapes among them, which TensorFlow keeps for later. A backward
 that both operands of an addition get is never freed, with or without checkpoints.
 """
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence

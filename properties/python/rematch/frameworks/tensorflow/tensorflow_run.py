@@ -1,7 +1,5 @@
 """Runs in TensorFlow op by op that show what their tapes keep."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -13,17 +11,7 @@ from tensorflow.python.eager import record
 from tensorflow.python.framework import op_callbacks
 from tensorflow.python.ops.gen_resource_variable_ops import read_variable_op
 
-from rematch.frameworks.tensorflow.saved import (
-    Forward,
-    alive,
-    attached,
-    counts,
-    custom_gradients,
-    memory_of,
-    overlaps,
-    results_of,
-    united,
-)
+from rematch.frameworks.tensorflow import saved
 from rematch.subjects.adapter_run import Run
 from rematch.subjects.description import Description, Place
 from rematch.subjects.protocol import Request
@@ -48,7 +36,7 @@ class EagerRun(Run):
     def __init__(self, framework: Description, request: Request, record: Record) -> None:
         super().__init__(framework, request, record)
         self.names["made"] = self._made
-        self._first = Forward() if request.layer_values and not request.checkpointed else None
+        self._first = saved.Forward() if request.layer_values and not request.checkpointed else None
         self._before: list[Any] = []
         """Tensors that no tape keeps."""
         self._refer: list[weakref.ref[Any]] = []
@@ -65,7 +53,7 @@ class EagerRun(Run):
     def begin(self) -> None:
         super().begin()
         gc.collect()
-        self._before = alive()
+        self._before = saved.alive()
         if not EagerRun._frozen:
             # What TensorFlow has loaded need not be looked through again and again.
             gc.freeze()
@@ -89,7 +77,7 @@ class EagerRun(Run):
         self, name: str, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
     ) -> None:
         if graph is None:
-            self._refer += [weakref.ref(t) for t in (*inputs, *outputs) if counts(t)]
+            self._refer += [weakref.ref(t) for t in (*inputs, *outputs) if saved.counts(t)]
 
     def _made(self, layer: int, *outputs: Any) -> None:
         if self._first is not None:
@@ -116,7 +104,7 @@ class EagerRun(Run):
     def watched(self) -> Iterator[None]:
         """Surrounds a forward."""
         if self.request.checkpointed:
-            with custom_gradients(lambda g: self._results.extend(map(weakref.ref, results_of(g)))):
+            with saved.custom_gradients(lambda g: self._results.extend(map(weakref.ref, saved.results_of(g)))):
                 yield
         elif self._is_first():
             assert self._first is not None
@@ -178,12 +166,12 @@ class EagerRun(Run):
             self.record.add("held", event=moment.removeprefix("after_"), live=held, **place.where)
         if moment == "after_backward":
             kept = set(map(id, tensors))
-            self._before = [t for t in alive() if id(t) not in kept]
+            self._before = [t for t in saved.alive() if id(t) not in kept]
 
     def _made_since(self) -> list[Any]:
         """Tensors of a forward that are there."""
         known = {id(t) for t in self._before} | self._known_results()
-        return [t for t in alive() if id(t) not in known]
+        return [t for t in saved.alive() if id(t) not in known]
 
     def _left(self) -> list[Any]:
         known = self._known_results()
@@ -199,8 +187,10 @@ class EagerRun(Run):
     def _kept(self, tensors: Sequence[Any]) -> list[tuple[int, int]]:
         """Memory of these that is neither the model's nor the run's."""
         with record.stop_recording():
-            others = united(memory_of(_value_of(t)) for t in tf.nest.flatten([self._waiting, self.of_model()]))
-        return [part for part in united(map(memory_of, tensors)) if not overlaps(part, others)]
+            others = saved.united(
+                saved.memory_of(_value_of(t)) for t in tf.nest.flatten([self._waiting, self.of_model()])
+            )
+        return [part for part in saved.united(map(saved.memory_of, tensors)) if not saved.overlaps(part, others)]
 
     def of_model(self) -> list[Any]:
         """Parameters, and variables of modules, those that train and others."""
@@ -224,7 +214,7 @@ class OneCallRun(EagerRun):
         def observed(*arguments: Any) -> Any:
             with self.watched():
                 loss, outputs = objective(*arguments)
-            self.ends(*attached(outputs), loss)
+            self.ends(*saved.attached(outputs), loss)
             self.note_bytes("after_forward", place)
             return loss, outputs
 

@@ -1,18 +1,13 @@
 """Laws of the adapter of TensorFlow, eager and in tf.function."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cases import observed, run_of
+from cases import SEGMENT, observed, run_of
 from harness import Harness
 
-pytest.importorskip("tensorflow")
-
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 LINEAR = {"kind": "linear", "features": 4}
 TRAINED = {"protocol": {"input_requires_grad": True}}
 

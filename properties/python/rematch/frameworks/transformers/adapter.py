@@ -4,8 +4,6 @@ Each family is a layer: a model between two linear ones. Where such a layer lies
 model is told to checkpoint its own blocks; nothing is checkpointed around it.
 """
 
-from __future__ import annotations
-
 from inspect import getsource
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The catalogue of causes, and how the evidence decides among them."""
 
-from __future__ import annotations
-
 from rematch.safe.causes import computations, memory, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change

@@ -1,7 +1,5 @@
 """The types of causes, diagnoses and rules."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Causes of recomputations that compute something else than their forward, and of regions that get no gradient."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from rematch.safe.causes import rules, states

@@ -1,7 +1,5 @@
 """Finds causes from a recomputation and its forward, without a plain run."""
 
-from __future__ import annotations
-
 from rematch.journal.comparison import Comparison
 from rematch.safe.causes import states
 from rematch.safe.causes.cause import Diagnosis

@@ -1,7 +1,5 @@
 """Causes of memory that checkpointing does not save, or that it holds in addition."""
 
-from __future__ import annotations
-
 from rematch.safe.causes.cause import Cause
 
 KEEPS_MORE = Cause(

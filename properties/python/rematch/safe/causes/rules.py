@@ -1,7 +1,5 @@
 """Rules that look for a cause of a computation: each returns what the cause is about, or None if it is not this one."""
 
-from __future__ import annotations
-
 import re
 
 from rematch.safe.causes import states

@@ -1,7 +1,5 @@
 """Causes of states that differ from those after the plain run: the forward ran once more than planned."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -7,35 +7,20 @@ checkpointed run of a hunt tries one.
 """
 
 from functools import partial
+from importlib import import_module
 
-from rematch.frameworks.pytorch.contract import (  # noqa: F401  (each registers its probes)
-    ambient,
-    arguments,
-    autocast,
-    bits,
-    decorator,
-    devices,
-    groups,
-    helpers,
-    lifetime,
-    messages,
-    mismatches,
-    nesting,
-    partition,
-    policies,
-    probing,
-    recomputation,
-    record,
-    reentrant,
-    selective,
-    selective_masks,
-    verdicts,
-)
-from rematch.frameworks.pytorch.contract.differences import changed
+from rematch.frameworks.pytorch.contract import probing, record
+from rematch.frameworks.pytorch.contract.record import changed
 from rematch.frameworks.pytorch.contract.rules import RULES
 from rematch.subjects.promises import Promise, named, script
 
 __all__ = ["PROMISES", "broken", "script_of"]
+
+_PROBES = "ambient arguments autocast bits decorator devices groups helpers lifetime messages mismatches nesting "
+_PROBES += "partition policies recomputation reentrant selective selective_masks verdicts"
+for _module in _PROBES.split():
+    # Each registers its probes.
+    import_module(f"{__name__}.{_module}")
 
 
 def _attempt(name, function):

@@ -9,7 +9,7 @@ import json
 import sys
 
 from rematch.frameworks.pytorch.contract import record
-from rematch.frameworks.pytorch.contract.differences import differences, releases
+from rematch.frameworks.pytorch.contract.record import differences, releases
 
 
 def report(known, fresh):

@@ -9,21 +9,7 @@ from contextlib import nullcontext
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    VARIANTS,
-    HookCounter,
-    checkpoint,
-    checkpointed,
-    directly,
-    gradient_and_state,
-    in_both,
-    probe,
-    ramp,
-    same_bits,
-    seed,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 tanh = torch.tanh
 

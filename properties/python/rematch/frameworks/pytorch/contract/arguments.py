@@ -5,20 +5,7 @@ from contextlib import contextmanager, nullcontext
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    VARIANTS,
-    Counted,
-    HookCounter,
-    checkpoint,
-    checkpointed,
-    constant,
-    of_both,
-    outcome,
-    probe,
-    said,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def attempt(variant, function=torch.tanh, **options):

@@ -6,19 +6,7 @@ from functools import partial
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    VARIANTS,
-    OpCounter,
-    checkpoint,
-    checkpointed,
-    directly,
-    judged,
-    of_both,
-    probe,
-    ramp,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 bfloat16 = torch.bfloat16
 mm = torch.ops.aten.mm.default

@@ -3,17 +3,7 @@
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    Counted,
-    Entered,
-    InTurn,
-    judged,
-    outcome,
-    probe,
-    said,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def decorated(**options):

@@ -8,15 +8,7 @@ import torch
 import torch.utils.checkpoint as C
 from torch._subclasses import FakeTensorMode
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    VARIANTS,
-    checkpoint,
-    checkpointed,
-    outcome,
-    probe,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 class Device(types.ModuleType):

@@ -6,17 +6,7 @@ import torch
 import torch.utils.checkpoint as C
 
 from rematch.frameworks.pytorch.contract.lifetime import two_outputs
-from rematch.frameworks.pytorch.contract.probing import (
-    Counted,
-    alive,
-    checkpoint,
-    judged,
-    outcome,
-    probe,
-    reentrant,
-    same_bits,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def group():

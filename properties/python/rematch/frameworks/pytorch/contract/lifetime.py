@@ -5,25 +5,7 @@ from functools import partial
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    VARIANTS,
-    Counted,
-    against_plain,
-    alive,
-    checkpoint,
-    checkpointed,
-    directly,
-    in_both,
-    judged,
-    plain_and_both,
-    probe,
-    reentrant,
-    storage_of,
-    variable,
-    verdicts,
-    without_early_stop,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe(

@@ -5,18 +5,7 @@ import re
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    InTurn,
-    category,
-    checkpoint,
-    directly,
-    judged,
-    probe,
-    same_bits,
-    seed,
-    variable,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def text_of(forward, recomputation, **options):

@@ -2,21 +2,7 @@
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import (
-    VARIANTS,
-    HookCounter,
-    InTurn,
-    checkpoint,
-    checkpointed,
-    directly,
-    judged,
-    outcome,
-    probe,
-    ramp,
-    same_bits,
-    variable,
-    verdicts,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0), **options):

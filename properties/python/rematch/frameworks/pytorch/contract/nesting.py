@@ -6,20 +6,7 @@ from functools import partial
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    Counted,
-    HookCounter,
-    checkpoint,
-    checkpointed,
-    directly,
-    gradient_and_state,
-    in_both,
-    judged,
-    probe,
-    ramp,
-    variable,
-    without_early_stop,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def level_runs(variants, early_stop=True):

@@ -5,19 +5,7 @@ from functools import partial
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    VARIANTS,
-    Counted,
-    HookCounter,
-    judged,
-    outcome,
-    probe,
-    ramp,
-    reentrant,
-    said,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 def layers(count, log=None):

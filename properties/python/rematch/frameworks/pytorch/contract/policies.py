@@ -5,20 +5,7 @@ from functools import cache, partial
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    Entered,
-    HookCounter,
-    InTurn,
-    OpCounter,
-    checkpoint,
-    directly,
-    judged,
-    probe,
-    said,
-    same_bits,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 from rematch.frameworks.pytorch.contract.selective import RECOMPUTE, SAVE, Policy, aten, selective
 
 SIN, EXP = aten.sin.default, aten.exp.default

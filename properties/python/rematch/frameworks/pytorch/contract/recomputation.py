@@ -7,28 +7,7 @@ import threading
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    Counted,
-    HookCounter,
-    InTurn,
-    OpCounter,
-    checkpoint,
-    constant,
-    directly,
-    in_both,
-    judged,
-    of_both,
-    outcome,
-    plain_and_both,
-    probe,
-    reentrant,
-    runs_of_backwards,
-    seed,
-    variable,
-    verdicts,
-    without_early_stop,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe("N1.hidden", "A body that saves four tensors: what the surrounding hooks see of it.")

@@ -5,26 +5,7 @@ from collections import namedtuple
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import (
-    CALLS,
-    VARIANTS,
-    Counted,
-    HookCounter,
-    alike,
-    checkpoint,
-    checkpointed,
-    constant,
-    directly,
-    in_both,
-    judged,
-    outcome,
-    plain_and_both,
-    probe,
-    reentrant,
-    runs_of_backwards,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 
 @probe("RE1.forward", "What the forward leaves behind for a body of a product and a tanh.")

@@ -5,22 +5,7 @@ import functools
 import torch
 import torch.utils.checkpoint as C
 
-from rematch.frameworks.pytorch.contract.probing import (
-    Counted,
-    HookCounter,
-    InTurn,
-    OpCounter,
-    checkpoint,
-    checkpointed,
-    directly,
-    judged,
-    outcome,
-    probe,
-    ramp,
-    storage_of,
-    variable,
-    warned,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 aten = torch.ops.aten
 Policy = C.CheckpointPolicy

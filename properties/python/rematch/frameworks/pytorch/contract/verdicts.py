@@ -8,19 +8,7 @@ import random
 
 import torch
 
-from rematch.frameworks.pytorch.contract.probing import (
-    HookCounter,
-    checkpoint,
-    constant,
-    directly,
-    probe,
-    ramp,
-    reentrant,
-    storage_of,
-    variable,
-    verdicts,
-    without_early_stop,
-)
+from rematch.frameworks.pytorch.contract.probing import *
 
 tanh = torch.tanh
 
