@@ -11,6 +11,8 @@ POLICY = "policy"
 _NEVER_ASKED = {torch.ops.aten.detach.default}
 """Operators of which a policy is never asked."""
 
+_CAST = torch.ops.aten._to_copy.default
+
 
 @dataclass(slots=True)
 class Place:
@@ -74,6 +76,9 @@ class PolicyCheck:
             self._compare(place, "asked of", [op for op, _ in place.asked], ran)
         elif where in self._asked:
             again = [op for op, kept in self._asked[where] if not kept]
+            if torch.is_autocast_enabled("cpu") and torch.is_autocast_cache_enabled():
+                # Another recomputation of the backward may have left a cast in the cache.
+                again, ran = ([op for op in ops if op is not _CAST] for ops in (again, ran))
             self._compare(place, "to run again:", again if place.complete else again[: len(ran)], ran)
 
     def _compare(self, place: Place, what: str, expected: list[Any], ran: list[Any]) -> None:
