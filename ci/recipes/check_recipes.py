@@ -1,5 +1,5 @@
-"""Checks the recipes, the action and the workflow of releases: each is what its CI system reads, every script that is named is in this checkout and
-takes the options that it is given, and every command is a shell's.
+"""Checks the recipes, the action and the workflow of releases: each is what its CI system reads, every script that is
+named is in this checkout and takes the options that it is given, and every command is a shell's.
 """
 import re
 import subprocess
@@ -85,7 +85,8 @@ def main():
         for part in SAY[path.name]:
             need(part in path.read_text(), f"{path.name}: no {part}")
     # What forges run of this checkout itself.
-    for path, schema in ((ROOT / "ci/action/action.yml", "actions"), (ROOT / ".github/workflows/release.yml", "workflows")):
+    action, release = ROOT / "ci/action/action.yml", ROOT / ".github/workflows/release.yml"
+    for path, schema in ((action, "actions"), (release, "workflows")):
         check_schema(path, f"vendor.github-{schema}")
         for command in commands_of(YAML(typ="safe").load(path)):
             check_command(path.name, command)

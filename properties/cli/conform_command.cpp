@@ -308,9 +308,15 @@ Page page_to_resume(const ConformArguments& a, const Page& asked) {
   return page;
 }
 
-bool is_done(const Page& page, const std::string& subject, const std::string& state) {
+/// Whether the page has what is asked for; with --for, a hunt of any length is.
+bool is_done(const Page& page, const std::string& subject, const ConformArguments& a) {
+  const std::uint64_t structures =
+      a.structures.empty() ? 0 : parse_whole("--structures", a.structures, 1);
+  const std::uint64_t cases = a.cases.empty() ? 0 : parse_whole("--cases", a.cases, 1);
   return std::any_of(page.columns.begin(), page.columns.end(), [&](const Column& c) {
-    return c.subject == subject && c.state == state && c.problem.empty() && !c.interrupted;
+    const bool enough = !a.duration.empty() || (c.structures >= structures && c.cases >= cases);
+    return c.subject == subject && c.state == a.state && enough && c.problem.empty() &&
+           !c.interrupted;
   });
 }
 
@@ -339,7 +345,7 @@ int conform_all(ConformArguments a) {
     StatusLine status(a.quiet);
     Scripts scripts;
     for (std::size_t i = 0; i < subjects.size(); ++i) {
-      if (a.resume && is_done(page, subjects[i], a.state)) continue;
+      if (a.resume && is_done(page, subjects[i], a)) continue;
       const std::string before = subjects.size() == 1 ? ""
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());

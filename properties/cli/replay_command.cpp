@@ -203,13 +203,18 @@ std::string finding_of(const Replay& r) {
   return v == nullptr ? "all laws kept" : text_for_script(*v);
 }
 
-/// The first violation that numbers tell, if there is one: nobody can read a hash.
-const Violation* with_numbers(const Replay& r) {
-  const auto& all = r.verdicts.violations;
-  const auto found = std::find_if(all.begin(), all.end(), [](const Violation& v) {
-    return v.expected.find("hash") == std::string::npos;
-  });
-  return found != all.end() ? &*found : r.verdicts.first();
+/// The violation that a report is about: a new one before one that the profile explains, and
+/// numbers before hashes.
+const Violation* for_report(const Replay& r, const Profile& known) {
+  const Violation* best = nullptr;
+  int most = -1;
+  for (const Violation& v : r.verdicts.violations) {
+    const int worth = (explained(r, known, v) == nullptr ? 2 : 0) +
+                      (v.expected.find("hash") == std::string::npos ? 1 : 0);
+    if (worth > most) best = &v;
+    most = std::max(most, worth);
+  }
+  return best;
 }
 
 /// Writes the script, or the report with it, and says where it is.
@@ -227,7 +232,7 @@ void write_script(const ReplayArguments& a, const Replay& r, Subject& subject,
     throw std::runtime_error(std::string("--export: ") + error.what());
   }
   if (is_issue || is_test) {
-    const Violation* v = is_issue ? with_numbers(r) : r.verdicts.first();
+    const Violation* v = is_issue ? for_report(r, known) : r.verdicts.first();
     if (v == nullptr) throw UsageError("--export: all laws are kept, so there is no finding");
     const KnownDivergence* entry = explained(r, known, *v);
     script = is_test ? test_of(*v, script) : issue_of(r.c, *v, entry, subject.declares(), script);

@@ -36,13 +36,13 @@ std::string_view symptom_of(const Law& law) {
     case Topic::state:
       return "a wrong state of a layer";
     case Topic::gradient_flow:
-      return "a gradient or a hook where there is none without, or none where there is one";
+      return "a gradient is missing, or is there where none should be";
     case Topic::recomputation:
       return "other values, or another number of runs, in the recomputation";
     case Topic::memory:
-      return "more memory than without what is recomputed";
+      return "more memory than promised";
     case Topic::errors:
-      return "another error than without, or none";
+      return "an error that only the checkpointed run has, or lacks";
     case Topic::survival:
     case Topic::own:
       break;
@@ -76,9 +76,7 @@ std::string issue_of(const Case& c, const Violation& v, const KnownDivergence* e
       "## Describe the bug\n\n{4}\n\n"
       "    {5}\n    {6}\n\n"
       "Without the checkpoint: {7}\nWith it: {8}{9}\nat {10}\n\n"
-      "Controls: without the checkpoint it is right. Change one thing of the script at a time, and "
-      "say what makes it "
-      "right.\n\n"
+      "Controls: change one thing of the script at a time, and say what makes it right.\n\n"
       "## Script\n\n```python\n{11}\n```\n\n"
       "## Cause\n\n{12}\n\n"
       "## Versions\n\n{13}\n",

@@ -15,6 +15,8 @@ constexpr std::array<std::string_view, kHarms> kHarmNames{"silent", "an error", 
 constexpr std::string_view kGradients[] = {"absent-gradients", "input-gradients",
                                            "parameter-gradients"};
 
+constexpr std::string_view kSampled[] = {"repeatable", "reevaluation"};
+
 Mark mark_of(const Profile& profile, std::size_t entry) {
   if (entry == kUnexplained) return Mark::fresh;
   return profile.entries()[entry].promised ? Mark::known : Mark::not_promised;
@@ -103,27 +105,43 @@ std::uint64_t Divergence::wrong_gradients() const {
       most = std::max(most, found->second);
     }
   }
-  return most;
+  return most == 0 && moves_gradients ? cases : most;
 }
 
-TopicCell Column::cell_of(Topic topic) const {
+TopicCell Column::weakest_of(const std::function<bool(const Law&)>& has) const {
   // Larger is worse. What was seen in few structures is weaker than what was seen in many.
   const auto badness = [](const TopicCell& c) {
     const bool few = c.mark == Mark::too_few;
     const int rank = few ? static_cast<int>(Mark::kept)
                          : static_cast<int>(c.mark) - (c.mark == Mark::kept ? 1 : 0);
-    return std::tuple(rank, c.violating, ~c.structures);
+    const double share =
+        c.judged > 0 ? static_cast<double>(c.violating) / static_cast<double>(c.judged) : 0;
+    return std::tuple(rank, share, ~c.structures);
   };
   TopicCell worst;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (laws()[i].topic != topic) continue;
+    if (!has(laws()[i])) continue;
     const Cell& cell = cells[i];
     const Mark mark = cell.mark();
+    const bool is_sampled =
+        std::find(std::begin(kSampled), std::end(kSampled), laws()[i].name) != std::end(kSampled);
+    if (is_sampled && mark <= Mark::kept) continue;
     const TopicCell one{mark, mark > Mark::kept ? cell.of(mark) : 0, cell.judged(), cell.structures,
                         laws()[i].name};
     if (badness(one) > badness(worst)) worst = one;
   }
   return worst;
+}
+
+TopicCell Column::cell_of(Topic topic) const {
+  return weakest_of([&](const Law& law) { return law.topic == topic; });
+}
+
+TopicCell Column::gradients() const {
+  return weakest_of([](const Law& law) {
+    return std::find(std::begin(kGradients), std::end(kGradients), law.name) !=
+           std::end(kGradients);
+  });
 }
 
 Column column_of(const std::string& subject, const HuntOptions& options, const HuntResult& result) {
@@ -160,6 +178,7 @@ Column column_of(const std::string& subject, const HuntOptions& options, const H
     d.shown_by = entry.script;
     d.since = entry.since;
     d.plain_too = entry.plain_too;
+    d.moves_gradients = entry.moves_gradients;
     for (const auto& [by, cases] : result.violated) {
       if (by.second == finding.known) d.laws[std::string(laws()[by.first].name)] = cases;
     }

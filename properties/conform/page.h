@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,7 +61,8 @@ struct Divergence {
   std::string reported;  ///< May be empty, as the next ones.
   std::string shown_by;  ///< KnownDivergence::script.
   std::string since;
-  bool plain_too = false;  ///< KnownDivergence::plain_too.
+  bool plain_too = false;        ///< KnownDivergence::plain_too.
+  bool moves_gradients = false;  ///< KnownDivergence::moves_gradients.
   std::uint64_t cases = 0;
   /// In how many cases it violates each law.
   std::map<std::string, std::uint64_t, std::less<>> laws;
@@ -75,8 +77,8 @@ struct Divergence {
   std::string unshrunk;
 
   Harm harm() const;
-  /// Whether the framework is wrong without a word: in a case, or where only a statement of its own
-  /// and a script show it.
+  /// Whether the framework is wrong and no error says so: in a case, or where only a statement of
+  /// its own and a script show it.
   bool is_silent() const { return harm() == Harm::silent || !shown_by.empty(); }
   /// In how many cases a gradient differs or is missing, as far as is known.
   std::uint64_t wrong_gradients() const;
@@ -99,7 +101,7 @@ struct Column {
   /// Why it was not judged, or not to the end, and what to do; empty if all is well.
   std::string problem;
   bool interrupted = false;
-  /// What judged it, such as a commit; empty where nobody said.
+  /// What judged it, such as a commit; empty where none was given.
   std::string state;
   std::uint64_t cases = 0;
   std::uint64_t structures = 0;
@@ -118,6 +120,11 @@ struct Column {
   /// The subject's name up to its first colon.
   std::string framework() const { return subject.substr(0, subject.find(':')); }
   TopicCell cell_of(Topic topic) const;
+  /// What the weakest of these laws says. Laws that are sampled, in few cases by design, count only
+  /// where they are violated.
+  TopicCell weakest_of(const std::function<bool(const Law&)>& has) const;
+  /// The weakest of the laws about gradients.
+  TopicCell gradients() const;
   double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 

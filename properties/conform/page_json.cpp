@@ -26,6 +26,7 @@ Json json_of(const Divergence& d) {
   if (!d.shown_by.empty()) j["shown_by"] = d.shown_by;
   if (!d.since.empty()) j["since"] = d.since;
   if (d.plain_too) j["plain_too"] = true;
+  if (d.moves_gradients) j["moves_gradients"] = true;
   j["harm"] = to_string(d.harm());
   j["laws"] = d.laws;
   j["smallest"] = {{"law", d.violation.law},           {"place", d.violation.place},

@@ -92,6 +92,19 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
                      gradients ? " with a wrong gradient" : "", rows);
 }
 
+/// How many laws of a topic the implementation does not show, though another on the page does.
+std::size_t unseen_of(const Page& page, const Column& column, Topic topic) {
+  std::size_t unseen = 0;
+  for (std::size_t i = 0; i < laws().size(); ++i) {
+    const bool judged = std::any_of(page.columns.begin(), page.columns.end(), [&](const Column& c) {
+      return !c.cells.empty() && c.cells[i].mark() > Mark::not_observed;
+    });
+    unseen +=
+        laws()[i].topic == topic && judged && column.cells[i].mark() == Mark::not_observed ? 1 : 0;
+  }
+  return unseen;
+}
+
 std::string topic_table(const Page& page) {
   std::string head = "| implementation | structures |";
   std::string line = "|---|---|";
@@ -104,8 +117,13 @@ std::string topic_table(const Page& page) {
     if (c->cells.empty()) continue;
     out += fmt::format("| {} | {} |", plain(c->subject), number(c->structures));
     for (std::size_t p = 0; p < kTopicCount; ++p) {
-      const TopicCell cell = c->cell_of(static_cast<Topic>(p));
-      const std::string text = cell_text(cell);
+      const auto topic = static_cast<Topic>(p);
+      const TopicCell cell = c->cell_of(topic);
+      const std::size_t unseen = unseen_of(page, *c, topic);
+      std::string text = cell_text(cell);
+      if (unseen > 0 && (cell.mark == Mark::kept || cell.mark == Mark::too_few)) {
+        text += fmt::format(", {} not observed", counted(unseen, "law"));
+      }
       out += cell.mark == Mark::fresh ? fmt::format(" **{}** |", text) : fmt::format(" {} |", text);
     }
     out += "\n";

@@ -93,6 +93,7 @@ Divergence read_divergence(JsonFields fields) {
   d.shown_by = text_at(fields, "shown_by");
   d.since = text_at(fields, "since");
   fields.read("plain_too", d.plain_too);
+  fields.read("moves_gradients", d.moves_gradients);
   fields.read("cases", d.cases);
   for_each_field(fields, "laws",
                  [&](const std::string& law, const nlohmann::json& value, const std::string& path) {

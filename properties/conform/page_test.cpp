@@ -253,10 +253,17 @@ TEST_CASE("a topic is as strong as its weakest law") {
   set(one, "parameter-gradients", Mark::kept, 300);
   CHECK(contains(page_markdown(page), "| one | 900 | kept 300 |"));
   CHECK(contains(page_markdown(page),
-                 "- `one`: right but for stated limits, in as many structures: `one` 300;"));
+                 "- `one`: right, but for stated limits, in the structures of `one` (300);"));
   set(one, "input-gradients", Mark::kept, 47);
   CHECK(contains(page_markdown(page), "| one | 900 | too few 47 (input-gradients) |"));
-  CHECK(contains(page_markdown(page), "in too few structures to say kept: `one` 47;"));
+  CHECK(contains(page_markdown(page),
+                 "no gradient was seen wrong in a random case of `one` (47), which is too few "
+                 "structures to say kept"));
+  set(one, "absent-gradients", Mark::known, 9);
+  CHECK_FALSE(contains(page_markdown(page), "no gradient was seen wrong"));
+  set(one, "repeatable", Mark::kept, 3);
+  set(one, "survives", Mark::kept, 900);
+  CHECK(contains(page_markdown(page), "kept 900 |"));
   set(one, "losses", Mark::not_promised, 2);
   CHECK(contains(page_markdown(page), "| one | 900 | not promised 2 of 2 |"));
 }
@@ -277,6 +284,9 @@ TEST_CASE("what is silently wrong stands on the page, whether a case or a script
   CHECK(table_of().empty());
   slow.shown_by = "one/slow";
   CHECK(table_of() == "## Silently wrong otherwise");
+  slow.moves_gradients = true;
+  CHECK(table_of() == "## Silently wrong gradients");
+  slow.moves_gradients = false;
   slow.laws = {{"parameter-gradients", 3}};
   CHECK(table_of() == "## Silently wrong gradients");
   slow.plain_too = true;

@@ -116,22 +116,11 @@ std::vector<const Column*> in_order(const Page& page) {
 
 namespace {
 
-/// The weakest of the laws about gradients, which are what people ask about first.
-TopicCell gradients_of(const Column& c) {
-  Column gradients;
-  gradients.cells.resize(c.cells.size());
-  for (const std::string_view law : {"input-gradients", "parameter-gradients"}) {
-    const std::size_t i = index_of(*find_law(law));
-    if (i < c.cells.size()) gradients.cells[i] = c.cells[i];
-  }
-  return gradients.cell_of(find_law("input-gradients")->topic);
-}
-
 std::string joined(const std::vector<std::string>& parts, std::size_t most) {
   const std::size_t shown = std::min(parts.size(), most);
   std::string text = fmt::format(
       "{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
-  return parts.size() > shown ? fmt::format("{} and {} others", text, parts.size() - shown) : text;
+  return parts.size() > shown ? fmt::format("{} and {} more", text, parts.size() - shown) : text;
 }
 
 }  // namespace
@@ -149,22 +138,23 @@ std::vector<std::string> answers(const Page& page, const std::vector<Cause>& cau
     std::vector<std::string> kept;
     std::vector<std::string> few;
     for (; begin != end; ++begin) {
-      const TopicCell cell = gradients_of(**begin);
+      const TopicCell cell = (*begin)->gradients();
       const std::string subject = name((*begin)->subject);
       if (cell.mark >= Mark::known) {
         wrong.emplace_back(
             -static_cast<double>(cell.violating) / static_cast<double>(cell.judged),
             fmt::format("{} {} of {} cases", subject, number(cell.violating), number(cell.judged)));
       } else if (cell.mark >= Mark::kept) {
-        kept.push_back(fmt::format("{} {}", subject, number(cell.structures)));
+        kept.push_back(fmt::format("{} ({})", subject, number(cell.structures)));
       } else if (cell.mark == Mark::too_few) {
-        few.push_back(fmt::format("{} {}", subject, number(cell.structures)));
+        few.push_back(fmt::format("{} ({})", subject, number(cell.structures)));
       }
     }
     std::size_t ways = 0;
     std::size_t others = 0;
     for (const Cause& cause : causes) {
-      if (cause.framework != framework || cause.first().mark < Mark::known || !cause.is_silent())
+      if (cause.framework != framework || cause.first().mark < Mark::known || !cause.is_silent() ||
+          cause.first().plain_too)
         continue;
       ++(cause.reaches_a_gradient() ? ways : others);
     }
@@ -172,18 +162,22 @@ std::vector<std::string> answers(const Page& page, const std::vector<Cause>& cau
     std::sort(wrong.begin(), wrong.end());
     std::vector<std::string> worst;
     for (auto& [share, text] : wrong) worst.push_back(std::move(text));
-    if (!wrong.empty())
-      parts.push_back(fmt::format("gradients silently wrong in {}, in {}", counted(ways, "way"),
-                                  joined(worst, kMostNamed)));
-    if (!kept.empty())
-      parts.push_back(fmt::format("right but for stated limits, in as many structures: {}",
-                                  joined(kept, kMostNamed)));
-    if (!few.empty())
-      parts.push_back(fmt::format("never seen wrong, in too few structures to say kept: {}",
-                                  joined(few, kMostNamed)));
-    if (others > 0)
-      parts.push_back(fmt::format("{}, of masks, states or stated behaviour",
-                                  counted(others, "further silent bug")));
+    if (ways > 0) {
+      parts.push_back(fmt::format("gradients silently wrong in {}{}", counted(ways, "way"),
+                                  worst.empty() ? "" : ", in " + joined(worst, kMostNamed)));
+    }
+    if (!kept.empty()) {
+      parts.push_back("right, but for stated limits, in the structures of " +
+                      joined(kept, kMostNamed));
+    }
+    if (!few.empty()) {
+      parts.push_back("no gradient was seen wrong in a random case of " + joined(few, kMostNamed) +
+                      ", which is too few structures to say kept");
+    }
+    if (others > 0) {
+      parts.push_back(
+          fmt::format("{} of masks, states or stated behaviour", counted(others, "silent bug")));
+    }
     if (parts.empty()) parts.emplace_back("not judged");
     sentences.push_back(fmt::format("{}: {}.", name(framework), fmt::join(parts, "; ")));
   }

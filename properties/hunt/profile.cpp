@@ -47,6 +47,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   fields.read("reported", entry.reported, kLongestProfileText);
   fields.read("script", entry.script, kLongestProfileText);
   fields.read("plain_too", entry.plain_too);
+  fields.read("moves_gradients", entry.moves_gradients);
   fields.read("since", entry.since, kLongestProfileText);
   fields.read("promised", entry.promised);
   fields.read("drops_nothing", entry.drops_nothing);

@@ -73,6 +73,8 @@ struct KnownDivergence {
   std::string script = {};
   /// It is wrong without a checkpoint, too.
   bool plain_too = false;
+  /// A gradient is wrong, though the entry's laws, such as promises, do not say so.
+  bool moves_gradients = false;
   /// First version in which it was measured. Empty: not dated.
   std::string since = {};
   /// false: a documented limit, which the implementation states or which follows from what it

@@ -84,7 +84,9 @@ def test_a_table_of_releases_says_when_a_bug_began_and_whether_it_ended():
     assert dates({"2.10.0": "wrong", "2.9.1": "right"}) == "since 2.10.0"
     assert dates({"2.10.0": "wrong", "2.9.1": "TypeError"}) == "since 2.10.0, an error before"
     assert dates({"2.9.1": "right", "2.10.0": "wrong", "2.11.0": "right"}) == "from 2.10.0 to 2.10.0"
-    assert dates({"2.9.1": "right"}) == ""
+    assert dates({"2.9.1": "wrong", "2.10.0": "TypeError"}) == "since 2.9.1 or earlier"
+    assert dates({"2.9.1": "right"}) == "in none"
+    assert dates({"2.9.1": "TypeError"}) == ""
 
 
 def test_a_script_without_its_facts_is_refused_with_the_line_that_is_missing(tmp_path):

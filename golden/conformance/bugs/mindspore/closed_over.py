@@ -1,6 +1,6 @@
 """mindspore.recompute(): what a block uses without being given it has a gradient of zeros.
 
-A tensor that the block keeps, or a Parameter that is none of its own, one in a tuple say, is taken for a constant. Inputs, and
+A tensor that the block keeps, or a Parameter that it does not own, one in a tuple say, is taken for a constant. Inputs, and
 parameters that belong to the block, have their gradients, and so has all with use_reentrant=False.
 
 severity: silent, zeros for gradients

@@ -1,6 +1,6 @@
 """tf.recompute_grad: a variable that is assigned to before the backward changes the gradient.
 
-The recomputation reads the variable anew, so that the gradient belongs to another function than the output; no error says so. A
+The recomputation reads the variable again, so that the gradient belongs to another function than the output; no error says so. A
 tape keeps the value that the forward read. Weights that are stepped, averaged or copied between the two are enough.
 
 severity: silent, wrong gradients

@@ -5,8 +5,7 @@ number meets a tensor of another type it is an error instead. keras.remat() on T
 
 severity: silent, wrong gradients
 versions: tensorflow, tensorflow-cpu
-promise: "recomputes `f` on the backwards pass of a gradient call" (docstring of tf.recompute_grad), whose "function `f(*x)`"
-    may take anything
+promise: "recomputes `f` on the backwards pass of a gradient call" (docstring of tf.recompute_grad)
 cause: tensorflow/python/ops/custom_gradient.py:721, recompute_grad: `nest.map_structure(gen_array_ops.identity, args)`
 """
 

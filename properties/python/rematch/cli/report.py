@@ -136,17 +136,17 @@ def in_order(release: str) -> list[int]:
 
 
 def dates(row: dict[str, str]) -> str:
-    """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; an empty
-    text where no release is wrong. ci/maintain/since asks them."""
+    """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; "in none"
+    where each was right, and an empty text where no release says anything. ci/maintain/since asks them."""
     releases = sorted(row, key=in_order)
     wrong = [release for release in releases if row[release] == "wrong"]
     if not wrong:
-        return ""
+        return "in none" if "right" in row.values() else ""
     before = [row[release] for release in releases[: releases.index(wrong[0])]]
     first = wrong[0] + ("" if "right" in before else ", an error before" if before else " or earlier")
-    if wrong[-1] == releases[-1]:
-        return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "")
-    return f"from {first} to {wrong[-1]}"
+    if "right" in (row[release] for release in releases[releases.index(wrong[-1]) :]):
+        return f"from {first} to {wrong[-1]}"
+    return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "")
 
 
 def releases(folder: Path, name: str) -> dict[str, str]:
@@ -182,7 +182,7 @@ def _told(bug: Bug, script: str, output: str, here: str, shown: str) -> str:
         f"{bug.text}\n",
         *facts,
         f"- severity: {', '.join(bug.facts['severity'])}",
-        f"- releases: {shown or 'none was asked'}",
+        f"- releases: {shown or 'not tried'}",
         f"- trackers: {bug.state}\n",
         f"## {reproduced}\n\n```python\n{script}```\n",
         f"## {logged}\n\n```\n{output}```\n",
