@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stdexcept>
 
@@ -54,8 +56,15 @@ std::vector<std::string> section_of(const std::string& name) {
     const std::string_view line = text.substr(0, text.find('\n'));
     std::string& last = paragraphs.back();
     if (!line.empty()) last += (last.empty() ? "" : " ") + std::string(line);
-    if (line.empty()) paragraphs.emplace_back();
+    if (line.empty() && !last.empty()) paragraphs.emplace_back();
     text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  if (paragraphs.back().empty()) paragraphs.pop_back();
+  if (paragraphs.size() != 3) {
+    throw std::logic_error(
+        fmt::format("scenarios/README.md: expected a question, an answer and an advice in section "
+                    "{}, got {} paragraphs",
+                    name, paragraphs.size()));
   }
   return paragraphs;
 }
@@ -73,7 +82,6 @@ std::string cut(std::string& text, std::string_view mark) {
 
 Scenario read(const std::string& name, void (*run)(const Options&, Report&)) {
   std::vector<std::string> parts = section_of(name);
-  parts.resize(3);
   Scenario s;
   s.name = name;
   s.question = cut(parts[0], " *(");
