@@ -1,7 +1,8 @@
-// The state of optimizers, and what they refuse: golden/conformance has their formulas.
+// The state of optimizers, and what they refuse: golden/numerics has their formulas.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -52,6 +53,31 @@ TEST_CASE_METHOD(LedgerScope, "each parameter has its own state and count of ste
   for (std::vector<double>& w : weights) w.resize(4);
   CHECK(weights[1] == weights[0]);
   CHECK(weights[2] == weights[0]);
+}
+
+TEST_CASE_METHOD(LedgerScope, "Adam follows its formula with its own betas and eps, step by step") {
+  // Powers of two, so that powers of them are exact however they are computed.
+  constexpr double rate = 0.125;
+  constexpr double beta1 = 0.5;
+  constexpr double beta2 = 0.25;
+  constexpr double eps = 0x1p-10;
+  Tensor p = variable({1}, {1});
+  nn::Adam adam({p}, rate, beta1, beta2, eps);
+  double weight = 1;
+  double first = 0;
+  double second = 0;
+  for (int step = 1; step <= 257; ++step) {
+    CAPTURE(step);
+    const double gradient = (step * 11 % 513 - 200) / 256.0;
+    p.set_grad(tensor({gradient}, {1}));
+    adam.step();
+    first = beta1 * first + (1 - beta1) * gradient;
+    second = beta2 * second + (1 - beta2) * (gradient * gradient);
+    const double corrected = rate / (1 - std::ldexp(1.0, -step));
+    const double root = std::sqrt(1 - std::ldexp(1.0, -2 * step));
+    weight -= corrected * (first / (std::sqrt(second) / root + eps));
+    REQUIRE(p.item() == weight);
+  }
 }
 
 TEST_CASE_METHOD(LedgerScope, "state is made for a parameter with its first gradient, and kept") {
