@@ -83,6 +83,38 @@ TEST_CASE_METHOD(LedgerScope, "a sample exits exactly if its first value is posi
             .empty());
 }
 
+TEST_CASE_METHOD(LedgerScope,
+                 "a sample and the branch that it leaves out do not reach each other") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const bool exits = GENERATE(false, true);
+  const auto branch = [exits](const Tensor& x, const Tensor& weight) {
+    ambient().streams.seed(1);
+    return exits ? early_exit(x, weight) : stochastic_depth(x, weight, 0.5);
+  };
+  const Tensor x = values_off_zero({16, 3}, 1).set_requires_grad(true);
+  const Tensor y = branch(x, Tensor::full({3, 3}, DType::float64, nan).set_requires_grad(true));
+  backward(sum(y));
+  std::vector<std::int64_t> outside;
+  for (std::int64_t n = 0; n < 16; ++n) {
+    if (y.at(3 * n) != y.at(3 * n)) continue;
+    outside.push_back(n);
+    for (std::int64_t i = 3 * n; i < 3 * n + 3; ++i) {
+      CHECK(y.at(i) == x.at(i));
+      CHECK(x.grad().at(i) == 1);
+    }
+  }
+  REQUIRE((!outside.empty() && outside.size() < 16));
+  const auto learned = [&](double left_out) {
+    Tensor samples = x.detach().clone();
+    // A sample exits by its first value.
+    for (const std::int64_t n : outside) samples.data<double>()[3 * n + 1] = left_out;
+    const Tensor weight = values_off_zero({3, 3}, 2).set_requires_grad(true);
+    backward(sum(branch(samples, weight)));
+    return weight.grad();
+  };
+  CHECK(same_bits(learned(nan), learned(0)));
+}
+
 TEST_CASE_METHOD(LedgerScope, "what does not fit a branch is refused") {
   const Tensor x = tensor({1, 2}, {1, 2});
   const Tensor weight = Tensor::ones({2, 2}, DType::float64);
