@@ -160,6 +160,25 @@ TEST_CASE_METHOD(OffloadFixture, "a backward that a reentrant segment refuses le
   CHECK(ledger().live(Tag::saved) == 0);
 }
 
+TEST_CASE_METHOD(OffloadFixture,
+                 "a segment's input that is written later is recomputed as it was") {
+  const bool reentrant = GENERATE(false, true);
+  const auto gradients = [](const auto& second) {
+    ambient().streams.seed(5);
+    Net net;
+    backward(sum(second(net, net.layer(0)({net.x})[0])));
+    return net.gradients();
+  };
+  const Tensors got = gradients([&](Net& net, Tensor h) {
+    const OffloadScope scope(offload());
+    const Tensor y = checkpoint(net.layer(1), {h}, variant(reentrant))[0];
+    const GradMode off(false);
+    scale_(h, 3);
+    return y;
+  });
+  check_same(got, gradients([](Net& net, const Tensor& h) { return net.layer(1)({h})[0]; }));
+}
+
 TEST_CASE("out of memory at any allocation of either memory leaves nothing in both") {
   const bool reentrant = GENERATE(false, true);
   const Plan plan = GENERATE(Plan::each, Plan::between, Plan::nested);
