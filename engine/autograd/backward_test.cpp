@@ -86,6 +86,32 @@ TEST_CASE_METHOD(LedgerScope,
   CHECK(x.grad().item() == 1);
 }
 
+TEST_CASE_METHOD(LedgerScope, "contributions are summed in the reverse order of their making") {
+  // The last made arrives first: only (-1e16 + 1e16) + 1 gives 1. How they are consumed is no
+  // matter.
+  const auto gradient = [](double first, double second, double third, bool consumed_in_order) {
+    const Tensor x = variable({1}, {1});
+    const Tensor a = scale(x, first);
+    const Tensor b = scale(x, second);
+    const Tensor c = scale(x, third);
+    backward(consumed_in_order ? add(add(a, b), c) : add(a, add(c, b)));
+    return x.grad().item();
+  };
+  for (const bool in_order : {false, true}) {
+    CHECK(gradient(1, 1e16, -1e16, in_order) == 1);
+    CHECK(gradient(1e16, -1e16, 1, in_order) == 0);
+  }
+}
+
+TEST_CASE_METHOD(LedgerScope, "a gradient that two leaves receive is not shared between them") {
+  const Tensor x = variable({1}, {1});
+  const Tensor y = variable({1}, {1});
+  backward(add(x, y));
+  backward(scale(x, 5));
+  CHECK(x.grad().item() == 6);
+  CHECK(y.grad().item() == 1);
+}
+
 TEST_CASE_METHOD(LedgerScope, "the sum over one pass is made before it is added to the old grad") {
   // old + ((-1e16 + 1e16) + 1) and not ((old - 1e16) + 1e16) + 1, which would lose old.
   Tensor x = variable({1}, {1});

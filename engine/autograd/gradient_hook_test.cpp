@@ -7,6 +7,7 @@
 
 #include "engine/autograd/backward.h"
 #include "engine/ops/arithmetic.h"
+#include "engine/ops/join.h"
 #include "engine/testing/ledger_scope.h"
 #include "engine/testing/values.h"
 
@@ -35,6 +36,15 @@ TEST_CASE_METHOD(LedgerScope, "a leaf's hook sees what arrives, not what was acc
   backward(scale(x, 3));
   CHECK(seen == Values{3});
   CHECK(x.grad().item() == 103);
+}
+
+TEST_CASE_METHOD(LedgerScope, "a hook is not called for an output that no gradient reaches") {
+  auto [left, right] = split(variable({1, 2}, {1, 2}), 1);
+  std::string log;
+  left.register_hook(note(log, 'l'));
+  right.register_hook(note(log, 'r'));
+  backward(sum(right));
+  CHECK(log == "r");
 }
 
 TEST_CASE_METHOD(LedgerScope, "a gradient that a hook keeps is not written to afterwards") {
