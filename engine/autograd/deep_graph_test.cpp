@@ -6,7 +6,7 @@
 #include "engine/autograd/saved_tensor.h"
 #include "engine/ops/arithmetic.h"
 #include "engine/ops/view.h"
-#include "engine/testing/ledger_scope.h"
+#include "engine/testing/offload_fixture.h"
 #include "engine/testing/values.h"
 
 namespace rematch {
@@ -32,18 +32,21 @@ const Link kLinks[] = {
       scale_(view, 1);
       return reshape(view, {1});
     },
+    // Whose saved tensor stays behind identity hooks, or goes to the host.
+    [](const Tensor& y, const Tensor&) { return mul(y, y); },
     [](const Tensor& y, const Tensor&) { return mul(y, y); },
 };
 
 }  // namespace
 
-TEST_CASE_METHOD(LedgerScope, "a chain of any length and kind can be walked, and dropped") {
+TEST_CASE_METHOD(OffloadFixture, "a chain of any length and kind can be walked, and dropped") {
   const auto same = [](const Tensor& t) { return t; };
   FunctionHooks identity(same, same);
-  const int kind = GENERATE(0, 1, 2, 3, 4);
+  const int kind = GENERATE(0, 1, 2, 3, 4, 5);
   const bool walked = kind < 4 && GENERATE(false, true);
   CAPTURE(kind, walked);
-  const HookScope scope(kind == 4 ? &identity : nullptr);
+  SavedTensorHooks* const hooks[] = {nullptr, nullptr, nullptr, nullptr, &identity, &offload()};
+  const HookScope scope(hooks[kind]);
   const Tensor x = variable({1}, {1});
   Tensor before = x;
   Tensor y = scale(x, 1);
@@ -55,6 +58,7 @@ TEST_CASE_METHOD(LedgerScope, "a chain of any length and kind can be walked, and
     Tensor(x).set_grad({});
   }
   y = Tensor();
+  offload().finish();
   CHECK(ledger().live() == 8);
 }
 
