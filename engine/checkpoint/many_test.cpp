@@ -20,6 +20,7 @@
 #include "engine/ops/linear.h"
 #include "engine/ops/noise.h"
 #include "engine/ops/view.h"
+#include "engine/testing/many_ops.h"
 #include "engine/testing/offload_fixture.h"
 
 namespace rematch {
@@ -161,6 +162,34 @@ Tensors rows(std::size_t n, const Runner& run) {
   return trained(run(f, leaves), leaves);
 }
 
+Tensors ops(std::size_t n, const Runner& run) {
+  const Tensor x = variable({-0.5}, {1});
+  return trained(run([n](const Tensors& in) -> Tensors { return {chain(n, in[0])}; }, {x}), {x});
+}
+
+Tensors states(std::size_t n, const Runner& run) {
+  const Tensor x = variable({-0.5, 2}, {2});
+  Tensors moved;
+  for (std::size_t i = 0; i < n; ++i)
+    moved.push_back(Tensor::full({1}, DType::float64, 1 + static_cast<double>(i) / 1024));
+  const Function f = [&](const Tensors& in) -> Tensors {
+    Tensor y = in[0];
+    for (Tensor& state : moved) y = add(y, delayed_scaling(in[0], state, true));
+    return {y};
+  };
+  Tensors all = trained(run(f, {x}), {x});
+  all.insert(all.end(), moved.begin(), moved.end());
+  return all;
+}
+
+Tensors segments(std::size_t n, const Runner& run) {
+  const Tensor x = variable({-0.5}, {1});
+  Tensors y{x};
+  for (std::size_t i = 0; i < n; ++i)
+    y = run([](const Tensors& in) -> Tensors { return {tanh(in[0])}; }, y);
+  return trained(y, {x});
+}
+
 /// Ways in which a recomputation may differ from its forward at one of many places.
 enum class Change { arguments, exchanged, written, copy_written, input_exchanged };
 
@@ -171,6 +200,17 @@ TEST_CASE_METHOD(OffloadFixture, "many of anything train as the plain run does, 
       GENERATE(Program(inputs_and_outputs), Program(states_and_streams), Program(levels),
                Program(casts), Program(forwards), Program(elements), Program(rows));
   check_ways(program, GENERATE(1U, 2U, 33U), offload());
+}
+
+TEST_CASE_METHOD(OffloadFixture,
+                 "more than 16 bits of ops, states or segments recompute just these") {
+  constexpr std::int64_t n = 65537;
+  const auto [program, way, recomputed] = GENERATE_COPY(table<Program, Way, std::int64_t>(
+      {// The policy keeps the first op of each name, and every second from there.
+       {ops, Way::policy, n / 2},
+       {states, Way::non_reentrant, 2 * n - 1},
+       {segments, Way::non_reentrant, n}}));
+  CHECK(check_way(program, n, way, offload()) == recomputed);
 }
 
 TEST_CASE_METHOD(OffloadFixture, "of no elements or rows a step trains as the plain run does") {
