@@ -57,7 +57,7 @@ def outcome(checkpointed):  # what all ranks show
 
 """
 
-SECONDS = 30
+SECONDS = 50
 """How long a script waits for ranks: less than an export may take for both runs."""
 
 
