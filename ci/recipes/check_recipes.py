@@ -17,7 +17,7 @@ THEIRS = ("third_party/rematch/ci/setup", "--junit report.xml", "rematch-*.json"
 MODEL = ("./third_party/rematch", "pytest --rematch-model", "rematch plan")
 SAY = {"github-actions.yml": OURS, "gitlab-ci.yml": (*OURS, "junit:"),
        "project-github-actions.yml": THEIRS, "project-gitlab-ci.yml": (*THEIRS, "junit: report.xml"),
-       "model-github-actions.yml": MODEL, "model-gitlab-ci.yml": (*MODEL, "junit: report.xml")}
+       "model-gitlab-ci.yml": (*MODEL, "junit: report.xml")}
 SCRIPTS = ("run", "script", "before_script", "after_script")
 faults = []
 
