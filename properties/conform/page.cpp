@@ -15,8 +15,6 @@ constexpr std::array<std::string_view, kHarms> kHarmNames{"silent", "an error", 
 constexpr std::string_view kGradients[] = {"absent-gradients", "input-gradients",
                                            "parameter-gradients"};
 
-constexpr std::string_view kSampled[] = {"repeatable", "reevaluation"};
-
 Mark mark_of(const Profile& profile, std::size_t entry) {
   if (entry == kUnexplained) return Mark::fresh;
   return profile.entries()[entry].promised ? Mark::known : Mark::not_promised;
@@ -123,9 +121,7 @@ TopicCell Column::weakest_of(const std::function<bool(const Law&)>& has) const {
     if (!has(laws()[i])) continue;
     const Cell& cell = cells[i];
     const Mark mark = cell.mark();
-    const bool is_sampled =
-        std::find(std::begin(kSampled), std::end(kSampled), laws()[i].name) != std::end(kSampled);
-    if (is_sampled && mark <= Mark::kept) continue;
+    if (laws()[i].is_sampled && mark <= Mark::kept) continue;
     const TopicCell one{mark, mark > Mark::kept ? cell.of(mark) : 0, cell.judged(), cell.structures,
                         laws()[i].name};
     if (badness(one) > badness(worst)) worst = one;

@@ -199,6 +199,24 @@ TEST_CASE("where several arrays differ, each must lie downstream of a known sour
   CHECK(Profile({entry, other}).explains(violation, c, {}) == 0);
 }
 
+TEST_CASE(
+    "segments that nothing asks a gradient of are not recomputed, and no entry for another is to "
+    "blame") {
+  const Case c = case_from_json(
+      R"({"format": 1, "seed": 3, "input": [4, 3], "layers": [{"kind": "linear", "features": 3}, {"kind": "relu"}],
+          "plan": {"sequential": {"segments": 2, "variant": "non_reentrant"}}})");
+  Violation never{"last-segment", "layers before 1", "recomputed", "never recomputed"};
+  never.sites = {{-1, -1, 0}};
+  KnownDivergence entry = twice();
+  entry.laws = {};
+  entry.when = {};
+  entry.in = {"checkpointed"};
+  entry.wrong = {Wrong::detached};
+  CHECK(Profile({entry}).explains(never, c, {}) == 0);
+  entry.wrong = {Wrong::recomputed};
+  CHECK_FALSE(Profile({entry}).explains(never, c, {}));
+}
+
 TEST_CASE("an entry that names a promise explains it whatever the case has") {
   KnownDivergence entry = twice();
   entry.laws = {"promises", "losses"};

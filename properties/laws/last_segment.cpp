@@ -33,8 +33,13 @@ std::optional<Violation> check_last_segment(const Evidence& e) {
       std::any_of(e.checkpointed.executions.begin(), e.checkpointed.executions.end(),
                   [&](const ExecutionCount& x) { return x.layer < first && x.count > 1; });
   if (any) return std::nullopt;
-  return Violation{kLastSegment, "layers before " + std::to_string(first), "recomputed",
-                   "never recomputed"};
+  Violation never{kLastSegment, "layers before " + std::to_string(first), "recomputed",
+                  "never recomputed"};
+  for (int layer = 0; layer < first; ++layer) {
+    if (e.forecast.executions[static_cast<std::size_t>(layer)] > 1)
+      never.sites.push_back({-1, -1, layer});
+  }
+  return never;
 }
 
 bool applies_last_segment(const Evidence& e) {

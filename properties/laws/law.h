@@ -79,7 +79,8 @@ struct Violation {
   /// the inputs of segments and what policies may keep. 0 or less: no more than that. Absent: no
   /// bytes.
   std::optional<std::int64_t> beyond_undropped = std::nullopt;
-  /// All arrays that differ, of a law that compares values. Empty: `place` alone says where.
+  /// All arrays that differ, of a law that compares values, or all layers that it is about. Empty:
+  /// `place` alone says where.
   std::vector<Site> sites = {};
 };
 
@@ -118,6 +119,8 @@ struct Law {
   /// Compares values by compare_values(), which needs the reference where the subject rounds
   /// differently in the two runs.
   bool compares_values = false;
+  /// Judges few cases by design: that it judged few says nothing of a subject.
+  bool is_sampled = false;
 };
 
 /// All laws, in the order of judgement: causes before consequences.

@@ -23,6 +23,7 @@ const Law reevaluation_law{.name = kReevaluation,
                            .check = check_reevaluation,
                            .reads = {Observable::reevaluation},
                            .applies = applies_reevaluation,
-                           .compares_values = true};
+                           .compares_values = true,
+                           .is_sampled = true};
 
 }  // namespace rematch

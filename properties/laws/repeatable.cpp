@@ -70,6 +70,7 @@ const Law repeatable_law{
     .check = check_repeatable,
     .reads = {},
     .extra_runs = {ExtraRun::repeat},
-    .judges_failures = true};
+    .judges_failures = true,
+    .is_sampled = true};
 
 }  // namespace rematch
