@@ -87,8 +87,8 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
                         reason(cause.first()), report(cause.first()), script_of(cause),
                         cause.where(gradients, code));
   }
-  if (rows.empty()) return "None was seen.\n\n";
-  return fmt::format("| framework | when | cases{} |\n|---|---|---|\n{}\n",
+  if (rows.empty()) return "None was seen.\n";
+  return fmt::format("| framework | when | cases{} |\n|---|---|---|\n{}",
                      gradients ? " with a wrong gradient" : "", rows);
 }
 
@@ -139,7 +139,7 @@ std::string not_judged(const Page& page) {
       out += fmt::format("- {}: {}\n", plain(c->subject), plain(s));
     }
   }
-  return out.empty() ? "" : "## Not judged as intended\n\n" + out + "\n";
+  return out.empty() ? "" : "\n## Not judged as intended\n\n" + out;
 }
 
 std::string entry(const Cause& cause) {
@@ -195,11 +195,13 @@ std::string unobserved(const Page& page, const Frameworks& known) {
   for (const auto& [why, subjects_of] : by_law) {
     std::map<std::vector<std::string>, std::vector<std::string>> laws_of;
     for (const auto& [law, subjects] : subjects_of) laws_of[subjects].push_back(code(law));
+    std::string groups;
     for (const auto& [subjects, names] : laws_of) {
       const bool is_all = subjects.size() == columns[why.first];
-      out += fmt::format("- {}: {} ({})\n", plain(is_all ? why.first : list_text(subjects)),
-                         why.second, list_text(names));
+      groups += (groups.empty() ? "" : "; ") + list_text(names) +
+                (is_all ? "" : " in " + plain(list_text(subjects)));
     }
+    out += fmt::format("- {}: {} ({})\n", plain(why.first), why.second, groups);
   }
   if (nowhere.empty()) return out;
   return out +
@@ -213,45 +215,40 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
   const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
   for (const std::string& answer : answers(page, causes, code)) out += "- " + answer + "\n";
+  const auto table = [&](std::string_view head, std::string_view text, bool gradients, auto has) {
+    out += fmt::format("\n## {}\n\n{}\n\n{}", head, text, table_of_causes(causes, gradients, has));
+  };
   const auto plain_too = [](const Cause& c) { return c.first().plain_too; };
-  out +=
-      "\n## Silently wrong gradients\n\n"
-      "No error and no warning, and yet a gradient differs from the one without a checkpoint, or "
-      "is\n"
-      "missing. A row is one cause in one framework.\n\n";
-  out += table_of_causes(causes, true, [&](const Cause& c) {
-    return is_bug(c) && c.reaches_a_gradient() && !plain_too(c);
-  });
-  out +=
-      "## Silently wrong otherwise\n\n"
-      "Outputs, masks, states or the random state differ; or a statement of the framework about "
-      "its "
-      "checkpoint is broken, and\na script shows the wrong number.\n\n";
-  out += table_of_causes(causes, false, [&](const Cause& c) {
-    return is_bug(c) && c.is_silent() && !c.reaches_a_gradient() && !plain_too(c);
-  });
-  out += "## Wrong without a checkpoint, too\n\n";
-  out += table_of_causes(causes, false, [&](const Cause& c) { return is_bug(c) && plain_too(c); });
-  out += "## Which laws each implementation keeps\n\n" + topic_table(page);
+  table("Silently wrong gradients",
+        "A gradient differs from the one without a checkpoint, or is missing, and nothing says so. "
+        "A row is one cause.",
+        true, [&](const Cause& c) { return is_bug(c) && c.reaches_a_gradient() && !plain_too(c); });
+  table("Silently wrong otherwise",
+        "Outputs, masks, states or random states differ; or a script shows that the framework "
+        "does not do what it states.",
+        false, [&](const Cause& c) {
+          return is_bug(c) && c.is_silent() && !c.reaches_a_gradient() && !plain_too(c);
+        });
+  table("Wrong without a checkpoint, too", "The plain run of the framework has the same bug.",
+        false, [&](const Cause& c) { return is_bug(c) && plain_too(c); });
+  out += "\n## Which laws each implementation keeps\n\n" + topic_table(page);
   for (std::size_t i = kMarks; i-- > 0;) {
     const auto mark = static_cast<Mark>(i);
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
-  out += fmt::format(
-      "\nA topic is as strong as its weakest law: a number behind \"kept\" or \"too few\" counts "
-      "the "
-      "structures that the law\njudged that judged fewest; `{}` has every law by itself.\n\n",
-      "conform.json");
+  out +=
+      "\nA topic is as strong as its weakest law: a number behind \"kept\" or \"too few\" is that "
+      "of the law "
+      "with the fewest\nstructures; `conform.json` has every law by itself.\n";
   out += not_judged(page);
+  table("Gradients within stated limits",
+        "Gradients differ, but the implementation says so, or it follows from what it says (sums "
+        "in another order, say).",
+        true, [](const Cause& c) {
+          return c.first().mark == Mark::not_promised && c.reaches_a_gradient();
+        });
   out +=
-      "## Gradients within stated limits\n\n"
-      "Gradients differ here as well, but the implementation says so, or it follows from what it "
-      "says. Sums in another\norder and other signs of zero are here, too.\n\n";
-  out += table_of_causes(causes, true, [](const Cause& c) {
-    return c.first().mark == Mark::not_promised && c.reaches_a_gradient();
-  });
-  out +=
-      "## Other differences\n\n"
+      "\n## Other differences\n\n"
       "Silent: numbers, masks or states are wrong, or a gradient is missing, and no error says so. "
       "Cost: recomputations\nor bytes alone.\n\n";
   out += entries(page, causes);

@@ -300,10 +300,11 @@ TEST_CASE("each law that an implementation does not show has its reason") {
   set(other, "input-gradients", Mark::kept, 5);
   page.columns.push_back(other);
   Frameworks known;
-  CHECK(contains(page_markdown(page, known), "- one: no reason is given (`input-gradients`)"));
+  CHECK(
+      contains(page_markdown(page, known), "- one: no reason is given (`input-gradients` in one)"));
   known.unobserved = {{"one", {"one:other"}, {"input-gradients"}, "No."},
                       {"one", {}, {"input-gradients"}, "It has none."}};
-  CHECK(contains(page_markdown(page, known), "- one: It has none. (`input-gradients`)"));
+  CHECK(contains(page_markdown(page, known), "- one: It has none. (`input-gradients` in one)"));
 }
 
 TEST_CASE("an entry that no implementation of a framework shows is stale once all judged enough") {

@@ -59,6 +59,14 @@ def test_each_silent_bug_of_a_profile_has_a_script():
     assert {entry["script"] for _, entry in entries() if "script" in entry} <= {*SCRIPTS}
 
 
+def test_an_entry_that_only_promises_show_says_of_gradients_what_its_script_says():
+    for name, entry in entries():
+        laws = {*entry.get("laws", [])}
+        if laws and laws <= {"promises", "injected-failures"} and "wrong" not in entry and "script" in entry:
+            severity = " ".join(read(SCRIPTS[entry["script"]]).facts["severity"])
+            assert entry.get("moves_gradients", False) == ("silent" in severity and "gradient" in severity), name
+
+
 def test_what_needs_no_script_is_known_and_has_none():
     assert {name for name, entry in entries() if "script" not in entry} >= MENDED | LOUD | RIGHT
 
@@ -82,7 +90,7 @@ def test_a_script_is_short_and_has_a_control(name):
 def test_a_table_of_releases_says_when_a_bug_began_and_whether_it_ended():
     assert dates({"2.10.0": "wrong", "2.9.1": "wrong"}) == "since 2.9.1 or earlier, still in 2.10.0"
     assert dates({"2.10.0": "wrong", "2.9.1": "right"}) == "since 2.10.0"
-    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError"}) == "since 2.10.0, an error before"
+    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError"}) == "since 2.10.0, undecided before"
     assert dates({"2.9.1": "right", "2.10.0": "wrong", "2.11.0": "right"}) == "from 2.10.0 to 2.10.0"
     assert dates({"2.9.1": "wrong", "2.10.0": "TypeError"}) == "since 2.9.1 or earlier"
     assert dates({"2.9.1": "right"}) == "in none"

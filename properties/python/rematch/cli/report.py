@@ -143,7 +143,7 @@ def dates(row: dict[str, str]) -> str:
     if not wrong:
         return "in none" if "right" in row.values() else ""
     before = [row[release] for release in releases[: releases.index(wrong[0])]]
-    first = wrong[0] + ("" if "right" in before else ", an error before" if before else " or earlier")
+    first = wrong[0] + ("" if "right" in before else ", undecided before" if before else " or earlier")
     if "right" in (row[release] for release in releases[releases.index(wrong[-1]) :]):
         return f"from {first} to {wrong[-1]}"
     return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "")
