@@ -11,7 +11,7 @@ import numpy as np
 
 from rematch.frameworks.equinox.promises import PROMISES
 from rematch.frameworks.jax.adapter import OnJax
-from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, kinds, xla
 from rematch.frameworks.jax.saved import Step
 from rematch.subjects.adapter_layers import Module
 from rematch.subjects.framework import COMMON, Framework, Pending, Place, Run
@@ -119,7 +119,7 @@ MODULES = (
 class Equinox(OnJax):
     name = f"equinox {version('equinox')}"
     versions = {"equinox": version("equinox"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{SAME_ROUNDING}{IMPORTS}\nimport equinox as eqx"
+    imports = f"{xla()}{IMPORTS}\nimport equinox as eqx"
     helpers = (*(*FUNCTIONS, Made, parameters_of, state_of, set_mode, bound, rows, stateful), differentiate)
     kinds = kinds("jax.random.fold_in(key, {layer})")
     features = COMMON

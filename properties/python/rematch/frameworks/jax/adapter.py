@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, SAME_ROUNDING, Steps, kinds
+from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, Steps, kinds, xla
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
 from rematch.frameworks.jax.promises import PROMISES
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
@@ -39,7 +39,7 @@ class OnJax(Framework):
         self.names["within"] = within
 
     def array(self, a: np.ndarray) -> Any:
-        return jnp.asarray(a)
+        return jax.device_put(a)
 
     def drop_compiled(self) -> None:
         jax.clear_caches()
@@ -99,7 +99,7 @@ class Jax(OnJax):
         chosen["remat3"] = remat3
         self.name = " ".join([f"jax {jax.__version__}", *(n for n, c in chosen.items() if c)])
         step = "jax.jit" if jit else "lambda step: step"
-        self.imports = f"{'' if jit else SAME_ROUNDING}{IMPORTS}\ncompiled = {step}"
+        self.imports = f"{xla(same_rounding=not jit)}{IMPORTS}\ncompiled = {step}"
         if remat3:
             self.imports += '\njax.config.update("jax_remat3", True)'
         self.features = COMMON | {"float64", "sequences"}

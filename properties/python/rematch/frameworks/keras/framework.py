@@ -190,9 +190,9 @@ class Keras(Framework):
             # PyTorch stops a recomputation at the last tensor that was saved. JAX traces a layer once.
             self.observed = self.observed - {"executions"}
         if backend == "jax":
-            from rematch.frameworks.jax.jax_layers import SAME_ROUNDING
+            from rematch.frameworks.jax.jax_layers import xla
 
-            before = SAME_ROUNDING
+            before = xla()
             self.cases_per_shape = 2
             self.new_plans = True
             self.observed = self.observed - {"absent_gradients"}

@@ -10,7 +10,7 @@ import numpy as np
 from flax import nnx
 
 from rematch.frameworks.jax.adapter import OnJax
-from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, SAME_ROUNDING, kinds
+from rematch.frameworks.jax.jax_layers import FUNCTIONS, IMPORTS, kinds, xla
 from rematch.frameworks.jax.promises_linen import PROMISES as LINEN
 from rematch.frameworks.jax.saved import Step
 from rematch.frameworks.nnx.promises import PROMISES
@@ -75,7 +75,7 @@ class Nnx(OnJax):
     """`plain_checkpoint`: by `jax.checkpoint()`, which takes modules as well."""
 
     versions = {"flax": version("flax"), "jax": jax.__version__, "numpy": np.__version__}
-    imports = f"{SAME_ROUNDING}{IMPORTS}\nfrom flax import nnx"
+    imports = f"{xla()}{IMPORTS}\nfrom flax import nnx"
     script_gradient = "nnx.grad(objective, argnums={at})({arguments})"
     helpers = (*FUNCTIONS, parameters_of, state_of, set_mode, differentiate)
     kinds = kinds("rngs()")

@@ -48,6 +48,9 @@ OF_PLANS += ("early_stop_off", "sequential", "nested")
 GRAPHS = "graphs"
 SEVERAL, BROKEN = "several", "several, and within segments"
 """The option of cases whose functions have graph breaks: between their segments, or within them as well."""
+SHAPES, SYMBOLS = "shapes", "symbols"
+"""The option of cases that are compiled for all sizes. Otherwise torch.compile() would choose that for what has the
+name and the line of a function that it compiled before, which here all have."""
 BUDGET = "budget"
 """The option of cases with another activation_memory_budget than the subject's."""
 UNSEEN = {"grad_flags", "injected_failures"}
@@ -69,10 +72,12 @@ class Compilation:
     budget: float | None = None
     defaults: bool = False
 
-    def compile(self, run: Callable[..., Values], checkpointed: bool, whole: bool) -> Callable[..., Values]:
+    def compile(
+        self, run: Callable[..., Values], checkpointed: bool, whole: bool, symbols: bool
+    ) -> Callable[..., Values]:
         """`run` compiled by its first call. Further calls fail as that one did, and
         look at nothing: whatever is compiled into it must be the same. `checkpointed` says whether
-        the budget applies, `whole` that it must become one graph.
+        the budget applies, `whole` that it must become one graph, `symbols` that sizes are symbols in it.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """
@@ -80,7 +85,7 @@ class Compilation:
         code, scope = run.__code__.replace(), run.__globals__
         own = FunctionType(code, scope, closure=run.__closure__)
         options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-        compiled = torch.compile(own, backend=self.backend, fullgraph=whole, options=options)
+        compiled = torch.compile(own, backend=self.backend, fullgraph=whole, options=options, dynamic=symbols)
         ended: list[Exception | None] = []
 
         def call(*tensors: Any) -> Values:
@@ -172,12 +177,13 @@ class CompiledModel(TorchModel):
     def _call(self, begin: int, end: int, segments: Segments, *values: Tensor) -> Values:
         """Runs the layers [begin, end) in a compiled function."""
         flags = tuple(value.requires_grad for value in values)
-        modes = self.train, torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        modes = self.train, torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu")
         key = (begin, end, bool(segments), flags, modes)
         if key not in self._functions:
             whole = GRAPHS not in self.request.case.options
             run = self._layers(begin, end, segments) if whole else self._broken(begin, end, bool(segments))
-            self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole)
+            symbols = SHAPES in self.request.case.options
+            self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole, symbols)
         return self._functions[key](*values)
 
     def _layers(self, begin: int, end: int, segments: Segments = ()) -> Callable[..., Values]:
@@ -292,6 +298,7 @@ class CompiledSubject(TorchSubject):
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)
         self.options[GRAPHS], self.shares[GRAPHS] = ["one", SEVERAL, BROKEN], 0.2
+        self.options[SHAPES], self.shares[SHAPES] = ["numbers", SYMBOLS], 0.1
         if compilation.budget is not None:
             usual = f"{compilation.budget:g}"
             others = [b for b in ("0", "0.25", "0.5", "0.75", "1") if b != usual]
@@ -345,7 +352,7 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE, BUDGET))
+        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE, SHAPES, BUDGET))
         structure = shape_of(case), chosen, request.model, request.checkpointed, request.detached_layers
         how = self._compilation
         if BUDGET in case.options:

@@ -55,6 +55,7 @@ def differing(subject, case):
         {**RAGGED, "options": {"graphs": "several"}},
         {**MODEL, "options": {"policy": "every second product", "inference": "inference_mode"}},
         {**MODEL, "options": {"policy": "everything"}},
+        {**MODEL, "options": {"shapes": "symbols"}},
     ],
     ids=lambda case: "-".join([*(layer["kind"] for layer in case["layers"]), *case.get("options", {})]),
 )
@@ -112,6 +113,7 @@ def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
 
 PROGRAM = """
 import sys
+from torch import SymInt
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 from rematch import serve
@@ -120,7 +122,7 @@ from rematch.frameworks.pytorch.compiled import CompiledSubject, Compilation
 def told(name):
     def compile(graph, inputs):
         ops = [str(n.target) for n in graph.graph.nodes if n.op == "call_function"]
-        print(name, *ops, file=sys.stderr)
+        print(name, *ops, *("symbol" for i in inputs if isinstance(i, SymInt)), file=sys.stderr)
         return make_boxed_func(graph.forward)
     return compile
 
@@ -142,6 +144,27 @@ def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_d
     graphs = [line.split() for line in printed.splitlines() if line.startswith(("forw", "backw"))]
     assert [name for name, *_ in graphs] == ["forward", "backward"]
     assert {"aten.tanh.default", "run_with_rng_state"} <= set(graphs[1])
+
+
+def test_what_is_compiled_under_autocast_does_not_run_without_it(compiled):
+    reentrant = segment(1, 2, variant="reentrant")
+    protocol = {"train": False, "autocast": "forward"}
+    case = chain("relu", "linear", plan=plan(reentrant), protocol=protocol)
+    checkpointed = compiled("--compile aot_eager --around").record(
+        **run_of({**case, "options": {"inference": "no_grad"}}), checkpointed=True
+    )
+    assert checkpointed["promises"] == [{"name": "inference"}]
+
+
+@pytest.mark.parametrize("options", [{}, {"shapes": "symbols"}])
+def test_sizes_are_symbols_where_a_case_says_so_whatever_was_compiled_before(start_python, options):
+    subject = start_python(PROGRAM)
+    subject.hello()
+    for rows in (3, 5, 7):
+        subject.record(**run_of({**MODEL, "input": [rows, 4], "options": options}))
+    _, _, printed = subject.close()
+    forwards = [line for line in printed.splitlines() if line.startswith("forward")]
+    assert ["symbol" in line for line in forwards] == [bool(options)] * 3
 
 
 @pytest.mark.parametrize(
