@@ -1,9 +1,11 @@
 """plan_model() keeps its promises: bytes are measured, the choice is the cheapest, the model is left as it was."""
 
 import copy
+import gc
 import json
 import pickle
 import random
+from collections import Counter
 from functools import partial
 from itertools import product
 
@@ -13,19 +15,22 @@ from harness import peak_and_rest
 from modules import maker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed._tools.mem_tracker import MemTracker
 
 from rematch.__main__ import main
-from rematch.journal.operators import Operators
+from rematch.journal.operators import Operators, Reader
 from rematch.journal.storages import StorageMeter
 from rematch.plan import apply, plan_model
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of
 from rematch.plan.planner import bytes_of
+from rematch.plan.policies import Ran, ladder
 from rematch.plan.table import designs
+from rematch.plan.times import compare, interval
 from rematch.safe import judge_model
 
 
 def planned(model, x=None, **options):
-    return plan_model(model, torch.randn(64, 8) if x is None else x, repeats=1, **options)
+    return plan_model(model, torch.randn(64, 8) if x is None else x, seconds=0, **options)
 
 
 def gelu_blocks(count, width=8):
@@ -182,6 +187,155 @@ def test_apply_keeps_names_and_can_be_copied_and_ended():
     assert is_left_as_it_was(model)
 
 
+def test_a_plan_whose_step_differed_is_refused_unless_told():
+    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in range(2)])
+    plan = planned(model, torch.randn(4, 8))
+    with pytest.raises(ValueError, match=r"0\.1\.running_mean differs .* even_if_it_differs=True"):
+        apply(model, plan)
+    assert is_left_as_it_was(model)
+    apply(model, plan, even_if_it_differs=True).remove()
+
+
+@pytest.mark.parametrize(
+    "text", ["keeps", "keeps aten.nothing.default 0", "keeps aten.mm.default x", "keeps aten.mm 0", "keeps aten 1"]
+)
+def test_a_policy_of_no_operator_is_refused(text):
+    model = mlp(2)
+    with pytest.raises(ValueError, match=r"\[apply\]"):
+        apply(model, {"1.0": text})
+    assert is_left_as_it_was(model)
+
+
+def test_a_policy_keeps_the_executions_that_it_names():
+    """A block has two products; one is kept, the other one and GELU run again."""
+    model, x, ran = mlp(1), torch.randn(64, 8), []
+
+    class Ran(Reader):
+        def after(self, op):
+            ran.append(op.name)
+
+    for number in (0, 1):
+        ran.clear()
+        with apply(model, {"1.0": f"keeps aten.addmm.default {number}"}):
+            loss = model(x).sum()
+            with Operators(Ran()):
+                loss.backward()
+        # Recomputation stops with the last tensor that the backward needs: before the second product.
+        assert (ran.count("aten.addmm.default"), ran.count("aten.gelu.default")) == (1 - (number == 0), 1)
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(5)])
+def test_policies_keep_what_takes_longest_for_its_bytes_and_nothing_drawn_or_written(seed):
+    draw, aten = random.Random(seed), torch.ops.aten
+    ops = [
+        aten.mm.default,
+        aten.gelu.default,
+        aten.mul.Tensor,
+        aten.relu_.default,
+        aten.bernoulli.default,
+        aten.t.default,
+    ]
+    counts = Counter()
+    ran = []
+    for op in draw.choices(ops, k=12):
+        ran.append(Ran(op, counts[op], draw.randint(1, 9), draw.random()))
+        counts[op] += 1
+    allowed = [one for one in ran if one.op in ops[:3]]
+    for text, share in zip([ladder(ran)[0], ladder(ran)[-1]], (0.5, 0.8), strict=True):
+        kept = [one for one in allowed if f" {one.number}" in text.partition(str(one.op))[2].partition(",")[0]]
+        least = min(one.seconds / one.bytes for one in kept)
+        assert kept == [one for one in allowed if one.seconds / one.bytes >= least], f"seed {seed}"
+        assert sum(o.seconds for o in kept) >= share * sum(o.seconds for o in allowed), f"seed {seed}"
+        assert text.count("_.") == text.count("bernoulli") == text.count("aten.t.") == 0
+
+
+def test_what_is_not_searched_is_said():
+    """A lone block in the middle keeps 64 rows of 64 floats twice; its input is another layer's result."""
+
+    def forward(self, x):
+        blocks, wider, middle = self.layers
+        for block in blocks:
+            x = block(x)
+        return middle(wider(x))
+
+    model = model_of(forward, nn.ModuleList(gelu_blocks(2)), nn.Linear(8, 16), gelu_blocks(1, 16)[0])
+    plan = planned(model)
+    assert plan.not_searched == [("layers.2", 2 * 64 * 64 * 4), ("layers.1", 64 * 16 * 4)]
+    assert "not searched, though they keep bytes for the backward: layers.2 (32.8 kB)" in str(plan)
+    everything = planned(model, blocks=["layers.0.*", model.layers[2]])
+    assert list(everything.choices) == ["layers.0.0", "layers.0.1", "layers.2"]
+    assert everything.not_searched == plan.not_searched[1:]
+
+
+def test_a_block_of_another_model_is_refused():
+    with pytest.raises(ValueError, match="is no submodule of the model"):
+        planned(mlp(2), blocks=[nn.Linear(2, 2)])
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
+@pytest.mark.parametrize("pairs", [7, 8, 15, 40])
+def test_an_interval_holds_the_true_median_as_often_as_it_says(seed, pairs):
+    """2,000 samples of a skewed distribution with the median 1: at 98 %, fewer than 1,930 has a chance below 1e-6."""
+    draw = random.Random(seed)
+    found = [interval([2 ** draw.gauss(0, 1) for _ in range(pairs)]) for _ in range(2000)]
+    assert sum(of.low <= 0 <= of.high for of in found) >= 1930, f"seed {seed}"
+    assert all(of.low <= of.middle <= of.high and of.pairs == pairs for of in found)
+
+
+def test_steps_are_timed_in_turn_until_the_interval_is_narrow_or_time_is_spent():
+    ran, noise = [], iter(range(1, 1000))
+
+    def step(name, seconds):
+        return lambda: ran.append(name) or seconds()
+
+    steady, noisy = (lambda: 1.5), (lambda: float(next(noise)))
+    (found,) = compare(step("plain", lambda: 1.0), [step("plan", steady)], lambda: False)
+    assert (found.low, found.middle, found.high, found.pairs) == (0.5, 0.5, 0.5, 7)
+    assert ran == (["plain", "plan", "plan", "plain"] * 4)[:14], "each comes first as often"
+    (found,) = compare(step("plain", lambda: 1.0), [step("plan", noisy)], lambda: True)
+    assert found.pairs == 1 and not found.is_sure
+
+
+@pytest.mark.parametrize(
+    ("every", "says"), [(1, '"full"; in transformers'), (2, 'selective_ac_option = "2"'), (None, None)]
+)
+def test_a_plan_that_others_can_be_told_is_written_in_their_words(every, says):
+    plan = planned(mlp(4), optimizer="sgd")
+    names = list(plan.choices)
+    checkpointed = [i % 3 == 0 if every is None else (i + 1) % every == 0 for i in range(4)]
+    plan.choices = {n: "checkpointed" if c else "stored" for n, c in zip(names, checkpointed, strict=True)}
+    assert says in str(plan) if says else "torchtitan" not in str(plan)
+
+
+def tracked(model, x, plan):
+    """The peak of a step with a plan, as PyTorch's MemTracker counts it. The optimizer has its states already."""
+    optimizer = torch.optim.AdamW(model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    optimizer.zero_grad()
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer, x)
+    gc.collect()
+    gc.disable()
+    with apply(model, plan), tracker:
+        model(x).sum().backward()
+        optimizer.step()
+    gc.enable()
+    return sum(of["Total"] for of in tracker.get_tracker_snapshot("peak").values())
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(4)])
+def test_the_peak_of_a_plan_is_that_of_the_tracker_of_pytorch(seed):
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    model, x = random_model(draw)
+    least = planned(model, x, optimizer="adamw", blocks="1.*")
+    budget = draw.randint(least.measured, least.plain_peak)
+    plan = planned(model, x, budget=budget, optimizer="adamw", blocks="1.*")
+    assert tracked(model, x, plan) == plan.measured, f"seed {seed}"
+
+
 @pytest.mark.parametrize(
     ("choices", "message"),
     [({"1.7": "checkpointed"}, "no submodule '1.7'"), ({"1.0": "sometimes"}, "one of stored, checkpointed")],
@@ -241,7 +395,7 @@ def test_a_model_on_fake_tensors_is_planned_without_its_memory():
         plan = planned(nn.Sequential(*gelu_blocks(3, 1024)), torch.randn(1 << 23, 1024))
     assert plan.plain_peak > 3 << 38
     assert plan.measured == plan.promised < plan.plain_peak
-    assert plan.seconds is None and plan.cost > 0
+    assert plan.seconds is None and plan.operations > 0
 
 
 def test_a_snapshot_frees_what_it_allocates(tmp_path):
@@ -260,13 +414,13 @@ def test_the_command_line(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["plan", "torch.nn:TransformerEncoder", "--input", "2x3x4"])
     assert ended.value.code == 2 and "--arg" in capsys.readouterr().err
-    main(["plan", f"{__file__}:example", "--json", "--budget", "90%"])
+    main(["plan", f"{__file__}:example", "--json", "--budget", "90%", "--seconds", "0"])
     told = json.loads(capsys.readouterr().out)
     assert told["measured"] == told["promised"] <= told["budget"]
     with pytest.raises(SystemExit) as ended:
         main(["plan", f"{__file__}:example", "--budget", "1B"])
     assert ended.value.code == 2 and "no choice fits" in capsys.readouterr().err
-    main(["plan", f"{__file__}:example", "--json", "--blocks", "0", "--blocks", "2"])
+    main(["plan", f"{__file__}:example", "--json", "--blocks", "0", "--blocks", "2", "--seconds", "0"])
     assert list(json.loads(capsys.readouterr().out)["choices"]) == ["0", "2"]
 
 
@@ -274,7 +428,10 @@ def test_the_command_line(capsys):
     ("words", "says"),
     [
         (f"{__file__}:raises", "the model fails in a plain step: KeyError: 'who'"),
-        (f"{__file__}:example --snapshot /nowhere/it.pickle", "--snapshot: [Errno 2] No such file or directory"),
+        (
+            f"{__file__}:example --seconds 0 --snapshot /nowhere/it.pickle",
+            "--snapshot: [Errno 2] No such file or directory",
+        ),
         (f"{__file__}:example --blocks none", "no submodule that ran matches 'none'"),
         (f"{__file__}:example --budget 0.6", "budget is bytes"),
         (f"{__file__}:planned", "it raises TypeError"),

@@ -30,6 +30,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help="the optimizer, whose states and step are counted, too")
     parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; may be repeated')
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="the most that each of two rounds of times takes (default: 10)"
+    )
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
@@ -52,6 +55,7 @@ def main(arguments: list[str]) -> None:
             kwargs=kwargs,
             optimizer=given.optimizer,
             blocks=given.blocks,
+            seconds=given.seconds,
             progress=sys.stderr.isatty(),
         )
     except (RuntimeError, TypeError, ValueError) as error:

@@ -67,6 +67,8 @@ class Curve:
     operations: dict[str, int] = field(default_factory=dict)
     """Floating-point operations of recomputations, by the mark before them: those of products as PyTorch counts them,
     one for each element of other results."""
+    computed: int = 0
+    """The operations of everything else, counted alike."""
 
     @property
     def peak(self) -> int:
@@ -140,11 +142,13 @@ class StorageMeter(Reader):
                 made = None
         self.curve.live.append(self._live)
         last.most = max(last.most, self._live)
+        operations = sum(t.numel() for t in results)
+        if op.func.overloadpacket in flop_registry:
+            operations = int(flop_registry[op.func.overloadpacket](*op.args, **op.kwargs, out_val=op.result))
         if self.phase == RECOMPUTATION:
-            operations = sum(t.numel() for t in results)
-            if op.func.overloadpacket in flop_registry:
-                operations = flop_registry[op.func.overloadpacket](*op.args, **op.kwargs, out_val=op.result)
-            self.curve.operations[last.name] = self.curve.operations.get(last.name, 0) + int(operations)
+            self.curve.operations[last.name] = self.curve.operations.get(last.name, 0) + operations
+        else:
+            self.curve.computed += operations
 
     def _see(self, storage: Any, allocation: Allocation) -> bool:
         name, size = storage._cdata, storage.nbytes()

@@ -33,18 +33,19 @@ def plan_model(
     kwargs: Mapping[str, Any] | None = None,
     loss: Callable[[Any], Tensor] | None = None,
     optimizer: MakeOptimizer | str | None = None,
-    blocks: str | Sequence[str] | None = None,
+    blocks: str | nn.Module | Sequence[str | nn.Module] | None = None,
     policies: Mapping[str, Contexts] | None = None,
     switch: Callable[[Any, bool], None] | None = None,
     seed: int = 0,
-    repeats: int = 3,
+    seconds: float = 10.0,
     progress: bool = False,
 ) -> Plan:
     """Chooses which blocks to checkpoint: the least recomputation whose peak is within `budget`.
 
     Bytes and times are measured in training steps of the model, for each block as it is, checkpointed, and checkpointed
-    with its matrix products kept, next to each choice for the block before it. The peaks of all choices follow; the
-    best choice is found exactly, and then measured. On the CPU the storages of tensors are counted. So they are on fake
+    with some results kept: those of matrix products, and those that take longest to recompute for their bytes. Each is
+    tried next to each choice for the block before it. The peaks of all choices follow; the best choice is found
+    exactly, and then measured. On the CPU the storages of tensors are counted. So they are on fake
     tensors, where costs are floating-point operations. On CUDA the allocator is asked. The model is left as it was.
 
     Args:
@@ -53,11 +54,12 @@ def plan_model(
             of the plain peak; None: the least possible.
         loss: makes a scalar of what the model returns; by default its attribute `loss`, or the sum of what it returns.
         optimizer: "adamw", "adam", "sgd", or a function of the parameters; without one a step ends after the backward.
-        blocks: one or several patterns of names, such as "layers.*"; by default the blocks that the model's own switch
-            wraps, or repeated children.
+        blocks: one or several patterns of names, such as "layers.*", or submodules; by default the blocks that the
+            model's own switch wraps, or repeated children.
         policies: functions for checkpoint(context_fn=), by name, to try instead of the one that keeps products.
         switch: called with the model and True or False, turns the model's own checkpointing on or off.
-        repeats: how often each timed step runs.
+        seconds: the most that each of two rounds of times takes: steps of all options, and of the plan. A round ends
+            sooner if each time is known to 3 points. On the CPU times are those that the process computed.
 
     Raises ValueError if no choice is within the budget or no block is found, and RuntimeError if a plain step fails.
     """
@@ -85,9 +87,9 @@ def plan_model(
     frozen = gc.get_freeze_count()
     gc.freeze()
     try:
-        names = _find_blocks(target, blocks, seed)
+        names = _find_blocks(target, _patterns(model, blocks), seed)
         step = Step(target, names, options, optimizer, seed)
-        return Planner(step, names, repeats, progress).plan(budget)
+        return Planner(step, names, policies is None, seconds, progress).plan(budget)
     finally:
         if not frozen:
             gc.unfreeze()
@@ -110,7 +112,20 @@ def _own_switch(model: nn.Module) -> Callable[[Any, bool], None] | None:
     return known.turn
 
 
-def _find_blocks(target: Target, patterns: str | Sequence[str] | None, seed: int) -> list[str]:
+def _patterns(model: nn.Module, blocks: Any) -> list[str] | None:
+    """Returns patterns of names; a submodule stands for its name. Raises ValueError for a module of another model."""
+    if blocks is None:
+        return None
+    names = {module: name for name, module in model.named_modules()}
+    found = []
+    for block in [blocks] if isinstance(blocks, (str, nn.Module)) else blocks:
+        if isinstance(block, nn.Module) and not names.get(block):
+            raise ValueError(f"[plan_model] blocks holds a {type(block).__name__} that is no submodule of the model")
+        found.append(block if isinstance(block, str) else names[block])
+    return found
+
+
+def _find_blocks(target: Target, patterns: Sequence[str] | None, seed: int) -> list[str]:
     """Returns the names of the blocks in the order in which they run; none lies within another."""
     model: nn.Module = target.function  # type: ignore[assignment]
     ran: dict[str, None] = {}
@@ -135,7 +150,7 @@ def _find_blocks(target: Target, patterns: str | Sequence[str] | None, seed: int
     found = chosen_blocks(model, patterns, wrapped.names, ran)
     outer = [n for n in ran if n in found and not any(n.startswith(f"{other}.") for other in found)]
     if not outer:
-        asked = ", ".join(map(repr, [patterns] if isinstance(patterns, str) else patterns or ()))
+        asked = ", ".join(map(repr, patterns or ()))
         what = f"no submodule that ran matches {asked}" if asked else "the model has no submodules with parameters"
         raise ValueError(f"[plan_model] {what}: name its blocks, as in blocks='layers.*'")
     return outer

@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from rematch.frameworks.pytorch.operators import ATTENTION, PRODUCTS
+from rematch.plan.policies import KEEPS, contexts_of
 
 STORED, CHECKPOINTED, PRODUCTS_KEPT = "stored", "checkpointed", "products kept"
 
@@ -30,6 +31,8 @@ class Applied:
     """
 
     def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:
+        policies = {text: contexts_of(text) for text in set(choices.values()) if text.startswith(KEEPS)}
+        options = {**policies, **options}
         unknown = sorted(set(choices.values()) - set(options))
         if unknown:
             raise ValueError(f"[apply] a choice is one of {', '.join(options)}; got {', '.join(unknown)}")

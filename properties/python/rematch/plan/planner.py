@@ -8,9 +8,11 @@ from typing import Any
 
 from rematch.plan.choose import Choice, cheapest, frontier, lowest
 from rematch.plan.options import CHECKPOINTED
-from rematch.plan.report import BlockKind, Plan, Point
+from rematch.plan.policies import ladder
+from rematch.plan.report import BlockKind, Plan, Point, outside
 from rematch.plan.step import Measured, Step
 from rematch.plan.table import Parts, Table, all_choices, designs
+from rematch.plan.times import Interval, compare
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
@@ -19,6 +21,8 @@ _REPAIRS = 6
 """How often a plan whose measured peak differs from the promised one is made again with what was measured."""
 _MOST_POINTS = 30
 """How many points the table of peaks and times may have from zero to the plain peak."""
+_RUNS = 3
+"""How many steps with one choice for all blocks say what share each kind of block has in its cost."""
 _PROGRESS_AFTER = 2.0
 
 
@@ -40,9 +44,11 @@ def bytes_of(budget: int | float | str, plain: int) -> int:
 class Planner:
     """Measures steps of a model, and chooses for its blocks."""
 
-    def __init__(self, step: Step, names: list[str], repeats: int, progress: bool) -> None:
-        self._step, self._names, self._repeats, self._progress = step, names, max(1, repeats), progress
-        self._options = list(step.options)
+    def __init__(self, step: Step, names: list[str], own_policies: bool, seconds: float, progress: bool) -> None:
+        """`own_policies`: look for policies within blocks. `seconds`: the most that each of two rounds of times takes."""
+        self._step, self._names, self._seconds, self._progress = step, names, seconds, progress
+        self._options: list[str | Mapping[str, str]] = list(step.options)
+        """A choice's text, or texts by the block's name."""
         self._begin, self._done, self._expected = time.monotonic(), 0, 1
         self._steps: dict[tuple[int, ...], Measured] = {}
         self._differs: dict[str, None] = {}
@@ -53,7 +59,47 @@ class Planner:
             self._notes.append(
                 "backwards of blocks did not come in the reverse order of their forwards: they are no chain"
             )
+        if own_policies and not step.is_fake:
+            self._add_policies()
         self._leave_out_options_that_fail()
+
+    def _add_policies(self) -> None:
+        """Adds policies that keep the results of operators, made for each kind of block."""
+        try:
+            seen = self._step.operators_of(dict.fromkeys(self._names, CHECKPOINTED))
+        except RuntimeError:
+            # Measuring its bytes fails likewise, and says so.
+            return
+        rungs: dict[Any, list[str]] = {}
+        for name in self._names:
+            kind = self._kind(name)
+            if kind not in rungs:
+                alike = [i for i, n in enumerate(seen.executions) if self._kind(n) == kind]
+                rungs[kind] = ladder(seen.ran[alike[len(alike) // 2]])
+        for number in range(max(map(len, rungs.values()))):
+            of = {name: (rungs[self._kind(name)] or [CHECKPOINTED]) for name in self._names}
+            self._options.append({name: texts[min(number, len(texts) - 1)] for name, texts in of.items()})
+
+    def _leave_out_what_is_worse(
+        self,
+        kinds: Sequence[BlockKind],
+        more: Sequence[Interval],
+        costs: Sequence[Sequence[int]],
+        operations: Sequence[dict[str, float]],
+    ) -> tuple[list[Interval], list[list[int]], list[dict[str, float]]]:
+        """Leaves out options that keep at least as much of every kind of block as another one, and surely take longer."""
+        keeps = [[kind.keeps[_text(o, kind.names[0])] for o in self._options] for kind in kinds]
+
+        def is_worse(option: int, other: int) -> bool:
+            return more[option].low > more[other].high and all(of[option] >= of[other] for of in keeps)
+
+        every = range(len(self._options))
+        good = [o for o in every if o == 0 or not any(is_worse(o, other) for other in every if other)]
+        at = {o: i for i, o in enumerate(good)}
+        self._options = [self._options[o] for o in good]
+        kept = {key: seen for key, seen in self._steps.items() if all(o in at for o in key)}
+        self._steps = {tuple(at[o] for o in key): seen for key, seen in kept.items()}
+        return [more[o] for o in good], [[of[o] for o in good] for of in costs], [operations[o] for o in good]
 
     def _leave_out_what_runs_often(self) -> None:
         """Leaves out blocks that run several times a step, with one choice for all runs, if there are too many."""
@@ -78,17 +124,24 @@ class Planner:
                 if option == CHECKPOINTED:
                     raise
                 self._steps.clear()
-                self._notes.append(f"{option} is left out: {' '.join(str(error).split())[:160]}")
+                text = _text(option, self._names[0])
+                self._notes.append(f"{text} is left out: {' '.join(str(error).split())[:160]}")
                 self._options.remove(option)
 
     def plan(self, budget: int | float | str | None) -> Plan:
         """Returns the plan. Raises ValueError if no choice fits."""
         names, executions = self._names, self._plain.executions
+        self._expected = 8 * len(self._options) + 30
+        operations = [self._operations(number) for number in range(len(self._options))]
+        more, costs, seconds = self._costs(operations)
+        kinds = self._kinds(costs)
+        if seconds is not None:
+            more, costs, operations = self._leave_out_what_is_worse(kinds, more, costs, operations)
         count = len(self._options)
         every = all_choices(len(names), count)
         table, peaks = Table(len(executions)), {}
         steps = every or list(designs(len(names), count))
-        self._expected = len(steps) + (count + 1) * self._repeats + 1
+        self._expected = self._done + len(steps) + 16
 
         def note(chosen: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
             peaks[chosen] = seen.curve.peak
@@ -98,7 +151,6 @@ class Planner:
         for chosen in steps:
             self._tell()
             note(chosen, self._measure(chosen))
-        costs, seconds = self._costs()
 
         def within(limit: int) -> Choice | None:
             if every is not None:
@@ -116,11 +168,16 @@ class Planner:
             self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
         if choice not in choices:
             choices = frontier(within, apart)
-        slower = seconds
+        slower = None if seconds is None else Interval()
         if seconds is not None and any(choice.options):
-            slower = min(run.seconds for run in self._timed(choice.options))
+            slower = compare(self._timer(()), [self._timer(choice.options)], self._until())[0]
         points = [
-            Point(c.peak, c.cost if seconds is None else seconds + c.cost / 1e9, self._choices(c.options))
+            Point(
+                c.peak,
+                None if seconds is None else _promised(costs, more, c.options),
+                sum(operations[o][name] for name, o in zip(names, c.options, strict=True)) / self._plain.curve.computed,
+                self._choices(c.options),
+            )
             for c in choices
         ]
         return Plan(
@@ -132,10 +189,12 @@ class Planner:
             plain=self._plain,
             seen=seen,
             seconds=seconds,
-            cost=choice.cost,
-            seconds_measured=slower,
+            operations=sum(seen.curve.operations.values()) / self._plain.curve.computed,
+            slower_promised=None if seconds is None else _promised(costs, more, choice.options),
+            slower=slower,
             points=points,
-            kinds=self._kinds(costs),
+            kinds=kinds,
+            not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
             step=self._step,
@@ -200,48 +259,59 @@ class Planner:
         return [name for name, value in self._plain.numbers.items() if seen.numbers.get(name) != value]
 
     def _choices(self, chosen: Sequence[int]) -> dict[str, str]:
-        return {name: self._options[o] for name, o in zip(self._names, chosen, strict=True)}
+        return {name: _text(self._options[o], name) for name, o in zip(self._names, chosen, strict=True)}
 
-    def _costs(self) -> tuple[list[list[int]], float | None]:
-        """Returns for each block the cost of each option, in nanoseconds, or in operations on fake tensors; and the
-        seconds of a plain step, or None."""
+    def _costs(self, operations: Sequence[Mapping[str, float]]) -> tuple[list[Interval], list[list[int]], float | None]:
+        """Returns how much longer a step takes with each option for all blocks; for each block the cost of each option,
+        in nanoseconds, or in operations on fake tensors; and the seconds of a plain step, or None."""
         names, executions = self._names, self._plain.executions
+        if self._step.is_fake:
+            return [], [[0, *(max(1, int(of[name])) for of in operations[1:])] for name in names], None
+        every = [[number] * len(names) for number in range(len(self._options))]
+        plain: list[float] = []
+        more = [Interval(), *compare(self._timer((), plain), list(map(self._timer, every[1:])), self._until())]
+        seconds = median(plain)
         kinds = {name: self._kind(name) for name in names}
-        costs: list[list[int]] = [[] for _ in names]
-        plain: list[Measured] = []
-        for number in range(len(self._options)):
-            if self._step.is_fake:
-                of = self._operations(number)
-            else:
-                runs = self._timed([number] * len(names))
-                plain = plain or runs
-                of = dict.fromkeys(names, 0.0)
-                for i, name in enumerate(executions):
-                    more = min(r.forward[i] for r in runs) - min(r.forward[i] for r in plain)
-                    of[name] += max(0.0, more) + min(r.again[i] for r in runs)
-                # Blocks that are alike cost the same: what differs is noise.
-                alike: dict[Any, list[float]] = {}
-                for name in names:
-                    alike.setdefault(kinds[name], []).append(of[name])
-                of = {name: median(alike[kinds[name]]) * 1e9 for name in names}
-                # A step is slower by more than its recomputations: random states are kept and put back,
-                # tensors are packed. Blocks share it as they share the rest.
-                slower = min(r.seconds for r in runs) - min(r.seconds for r in plain)
-                share = max(1.0, slower * 1e9 / max(1.0, sum(of.values())))
-                of = {name: cost * share for name, cost in of.items()}
+        unlike = len(set(kinds.values())) > 1
+        runs = [[self._step.times_of(self._choices(c)) for _ in range(_RUNS if unlike else 1)] for c in every]
+        costs: list[list[int]] = [[0] for _ in names]
+        for slower, seen in zip(more[1:], runs[1:], strict=True):
+            of = dict.fromkeys(names, 0.0)
+            for i, name in enumerate(executions):
+                longer = median(r.forward[i] for r in seen) - median(r.forward[i] for r in runs[0])
+                of[name] += max(0.0, longer) + median(r.again[i] for r in seen)
+            # Blocks that are alike cost the same: what differs is noise.
+            alike: dict[Any, list[float]] = {}
+            for name in names:
+                alike.setdefault(kinds[name], []).append(of[name])
+            share = {name: median(alike[kinds[name]]) for name in names}
+            # A step is slower by more than its recomputations: random states are kept and put back, tensors are packed.
+            # Blocks share it as they share the rest.
+            scale = max(0.0, slower.middle) * seconds * 1e9 / max(1e-9, sum(share.values()))
             for i, name in enumerate(names):
-                costs[i].append(0 if number == 0 else max(1, int(of[name])))
-        return costs, min((run.seconds for run in plain), default=None)
+                costs[i].append(max(1, int(share[name] * scale)))
+        return more, costs, seconds
 
-    def _timed(self, chosen: Sequence[int]) -> list[Measured]:
-        """Returns the times of steps with a choice."""
-        runs = []
-        for _ in range(self._repeats):
+    def _timer(self, chosen: Sequence[int], into: list[float] | None = None) -> Callable[[], float]:
+        """Returns a function that runs a step with a choice and returns its seconds, which are put `into` a list."""
+        choices = self._choices(chosen) if any(chosen) else {}
+
+        def run() -> float:
             self._tell()
-            runs.append(self._step.times_of(self._choices(chosen)))
-        return runs
+            seconds = self._step.seconds_of(choices)
+            if into is not None:
+                into.append(seconds)
+            return seconds
+
+        return run
+
+    def _until(self) -> Callable[[], bool]:
+        """Returns whether the time for a round of times is spent."""
+        end = time.monotonic() + self._seconds
+        return lambda: time.monotonic() > end
 
     def _operations(self, option: int) -> dict[str, float]:
+        """Returns what an option recomputes of each block, in operations."""
         seen = self._measure([option] * len(self._names))
         found = dict.fromkeys(self._names, 0.0)
         for mark, count in seen.curve.operations.items():
@@ -267,10 +337,11 @@ class Planner:
             alike = [n for n in self._names if self._kind(n) == kind]
             place = executions.index(alike[len(alike) // 2])
             keeps = {}
-            for o, option in enumerate(self._options):
+            options = [_text(option, name) for option in self._options]
+            for o, option in enumerate(options):
                 parts = Parts(self._measure([o] * len(self._names)).curve, len(executions))
                 keeps[option] = parts.levels[0][place + 1] - parts.levels[0][place]
-            found[kind] = BlockKind(kind[0], [name], keeps, dict(zip(self._options, costs[i], strict=True)))
+            found[kind] = BlockKind(kind[0], [name], keeps, dict(zip(options, costs[i], strict=True)))
         return list(found.values())
 
     def _tell(self) -> None:
@@ -281,5 +352,19 @@ class Planner:
             print(f"plan: step {self._done} of about {self._expected}, about {left:.0f} s left", file=sys.stderr)
 
 
+def _text(option: str | Mapping[str, str], name: str) -> str:
+    return option if isinstance(option, str) else option[name]
+
+
 def _sum(costs: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
     return sum(cost[o] for cost, o in zip(costs, chosen, strict=True))
+
+
+def _promised(costs: Sequence[Sequence[int]], more: Sequence[Interval], chosen: Sequence[int]) -> Interval:
+    """Returns how much longer a step takes with a choice: each block's share of what its option costs for all."""
+    low = middle = high = 0.0
+    pairs = min((of.pairs for of in more[1:]), default=0)
+    for cost, o in zip(costs, chosen, strict=True):
+        share = cost[o] / max(1, sum(c[o] for c in costs)) if o else 0.0
+        low, middle, high = low + share * more[o].low, middle + share * more[o].middle, high + share * more[o].high
+    return Interval(low, middle, high, pairs)

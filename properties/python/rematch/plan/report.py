@@ -2,15 +2,18 @@
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from rematch.journal.journal import FORWARD
 from rematch.journal.storages import Allocation, Curve, composition
-from rematch.plan.options import STORED, Applied
+from rematch.plan.options import CHECKPOINTED, STORED, Applied
+from rematch.plan.policies import KEEPS
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step
+from rematch.plan.times import Interval
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
@@ -84,10 +87,14 @@ _MOST_ROWS = 10
 
 @dataclass(frozen=True)
 class Point:
-    """A choice that no other one beats: its peak in bytes and the seconds of its step (operations on fake tensors)."""
+    """A choice that no other one beats."""
 
     peak: int
-    seconds: float
+    """The bytes of its peak."""
+    slower: Interval | None
+    """How much longer its step takes, computed from steps with other choices; None on fake tensors."""
+    operations: float
+    """The operations that it recomputes, as a share of those of a plain step."""
     choices: Mapping[str, str]
 
 
@@ -109,7 +116,8 @@ class Plan:
 
     name: str
     choices: dict[str, str]
-    """The choice for each block by name: "stored", "checkpointed", or the name of a policy."""
+    """The choice for each block by name: "stored", "checkpointed", the name of a policy, or the operators whose results
+    are kept."""
     budget: int
     promised: int
     """The bytes of the peak, computed from measurements of other choices."""
@@ -118,13 +126,17 @@ class Plan:
     plain: Measured
     seen: Measured
     seconds: float | None
-    """The seconds of a plain step; None on fake tensors."""
-    cost: int
-    """The promised cost beyond a plain step in nanoseconds; on fake tensors, in operations."""
-    seconds_measured: float | None
-    """The seconds of a step with this plan; None on fake tensors."""
+    """The seconds of a plain step, which on the CPU are those that the process computed; None on fake tensors."""
+    operations: float
+    """The operations that a step with this plan recomputes, as a share of those of a plain step."""
+    slower_promised: Interval | None
+    """How much longer a step takes, computed from steps with other choices; None on fake tensors."""
+    slower: Interval | None
+    """How much longer a step with this plan takes than a plain one, in pairs of steps; None on fake tensors."""
     points: list[Point]
     kinds: list[BlockKind]
+    not_searched: list[tuple[str, int]]
+    """Submodules outside of the blocks, and the bytes that they keep: of those that keep a hundredth of the peak."""
     differs: list[str]
     """Gradients and buffers whose bits differ from those of the plain step."""
     notes: list[str]
@@ -138,7 +150,7 @@ class Plan:
 
     @property
     def least_peak(self) -> int:
-        """The bytes of the least peak that any choice has."""
+        """The bytes of the least peak that any choice for these blocks has."""
         return self.points[-1].peak
 
     def switch(self, model: Any, on: bool) -> None:
@@ -159,7 +171,15 @@ class Plan:
         return chart_of({"plain": self.plain.curve, "with the plan": self.seen.curve}, width, height)
 
     def __str__(self) -> str:
-        parts = [self._headline(), self._warning(), self._where(), self._blocks(), self._table()]
+        parts = [
+            self._headline(),
+            self._warning(),
+            self._where(),
+            self._blocks(),
+            self._table(),
+            self._alike(),
+            self._written(),
+        ]
         return "\n".join([*filter(None, parts), *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:
@@ -170,10 +190,11 @@ class Plan:
         )
 
     def _slower(self) -> str:
-        if self.seconds is None or self.seconds_measured is None:
-            return f", {self.cost:.3g} operations more"
-        promised, measured = self.cost / 1e9 / self.seconds, self.seconds_measured / self.seconds - 1
-        return f", {measured:+.0%} time (promised {promised:+.0%})"
+        more = f", {self.operations:+.0%} operations"
+        if self.slower is None or self.slower_promised is None:
+            return more
+        unsaid = not any(choice != STORED for choice in self.choices.values())
+        return more if unsaid else f", time {self.slower}, promised {self.slower_promised}{more}"
 
     def _warning(self) -> str:
         if not self.differs:
@@ -194,7 +215,10 @@ class Plan:
             if parts and rest:
                 lines.append(f"  {size(rest):>10}  the rest")
         saved = self.plain_peak - self.least_peak
-        lines.append(f"checkpointing can save {size(saved)} at most{self._why_nothing(saved)}")
+        lines.append(f"checkpointing these blocks can save {size(saved)} at most{self._why_nothing(saved)}")
+        if self.not_searched:
+            rest = ", ".join(f"{name} ({size(count)})" for name, count in self.not_searched[:3])
+            lines.append(f"not searched, though they keep bytes for the backward: {rest}; blocks= takes others")
         return "\n".join(lines)
 
     def _why_nothing(self, saved: int) -> str:
@@ -210,8 +234,9 @@ class Plan:
             for option, kept in kind.keeps.items():
                 cost = f"{kind.cost[option]:.3g}" if self.seconds is None else f"{kind.cost[option] / 1e6:.1f}"
                 title = f"{kind.kind} ({names})" if option == STORED else ""
-                lines.append(f"  {title:<38} {option:<16} {size(kept):>10}  {cost:>9} {unit}")
-        lines += [f"  {option:<16} {', '.join(names)}" for option, names in self._chosen().items()]
+                lines.append(f"  {title:<38} {_short(option):<16} {size(kept):>10}  {cost:>9} {unit}")
+        lines += [f"  {_short(option):<16} {', '.join(names)}" for option, names in self._chosen().items()]
+        lines += [f"  {_short(option)} {option}" for option in self._chosen() if option.startswith(KEEPS)]
         return "\n".join(lines)
 
     def _chosen(self) -> dict[str, list[str]]:
@@ -225,14 +250,45 @@ class Plan:
         if len(shown) > _MOST_ROWS:
             last = len(shown) - 1
             shown = [shown[round(i * last / (_MOST_ROWS - 1))] for i in range(_MOST_ROWS)]
-        first = self.points[0].seconds
-        lines = [f"{'peak':>12}  {'more time' if self.seconds is not None else 'operations':>10}  blocks checkpointed"]
+        lines = [f"{'peak':>12}  {'operations':>10}  {'more time, promised':<22}  blocks"]
         for point in shown:
-            cost = f"{point.seconds:.3g}" if self.seconds is None else f"{point.seconds / first - 1:+.1%}"
-            counts = Counter(choice for choice in point.choices.values() if choice != STORED)
-            text = ", ".join(f"{count} {choice}" for choice, count in counts.items()) or "none"
-            lines.append(f"{size(point.peak):>12}  {cost:>10}  {text}")
+            counts = Counter(_short(choice) for choice in point.choices.values() if choice != STORED)
+            text = ", ".join(f"{count} {choice}" for choice, count in counts.items()) or "all stored"
+            time = "" if point.slower is None or not counts else str(point.slower)
+            lines.append(f"{size(point.peak):>12}  {point.operations:>+10.0%}  {time:<22}  {text}")
         return "\n".join(lines)
+
+    def _alike(self) -> str:
+        """Says which choices take as long as this one, as far as is known."""
+        chosen = self.slower_promised
+        if chosen is None or self.slower is None or not any(choice != STORED for choice in self.choices.values()):
+            return ""
+        fewest = min((chosen, self.slower), key=lambda of: of.pairs)
+        if not fewest.is_sure:
+            return f"{fewest.pairs} pairs of steps are too few for a sure interval of times: seconds= gives more"
+        alike = [p.peak for p in self.points if p.slower is not None and p.slower.meets(chosen)]
+        if len(alike) < 2:
+            return ""
+        least, most = size(min(alike)), size(max(alike))
+        return f"{len(alike)} choices, from {least} to {most}, cannot be told apart from this one by time"
+
+    def _written(self) -> str:
+        """Says how people write this plan elsewhere, where it can be said."""
+        every = next((n for n in range(1, len(self.choices) + 1) if self._is_every(n)), None)
+        if every is None:
+            return ""
+        return (
+            "in torchtitan: activation_checkpoint.mode = "
+            + ('"full"' if every == 1 else f'"selective", selective_ac_option = "{every}"')
+            + ("; in transformers: model.gradient_checkpointing_enable()" if every == 1 else "")
+        )
+
+    def _is_every(self, n: int) -> bool:
+        """Returns whether each n-th block is checkpointed as torchtitan does, and no other one."""
+        found = [choice == CHECKPOINTED for choice in self.choices.values()]
+        return set(self.choices.values()) <= {STORED, CHECKPOINTED} and found == [
+            (i + 1) % n == 0 for i in range(len(found))
+        ]
 
     def _block_of(self, module: str) -> str:
         return next((n for n in self.choices if module == n or module.startswith(f"{n}.")), "")
@@ -248,20 +304,56 @@ class Plan:
             "plain": self.plain_peak,
             "least": self.least_peak,
             "seconds": self.seconds,
-            "seconds_measured": self.seconds_measured,
-            "cost": self.cost,
-            "cost_unit": "operations" if self.seconds is None else "nanoseconds",
+            "slower": _as_json(self.slower),
+            "slower_promised": _as_json(self.slower_promised),
+            "operations": self.operations,
             "peak": {
                 "plain": place(self.plain),
                 "plan": place(self.seen),
                 "composition": dict(composition(self.seen.curve, self.seen.curve.peak_at, self._block_of)),
             },
-            "frontier": [{"peak": p.peak, "seconds": p.seconds, "choices": dict(p.choices)} for p in self.points],
+            "frontier": [
+                {"peak": p.peak, "slower": _as_json(p.slower), "operations": p.operations, "choices": dict(p.choices)}
+                for p in self.points
+            ],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
+            "not_searched": dict(self.not_searched),
             "differs": self.differs,
             "notes": self.notes,
             "took": round(self.took, 2),
         }
+
+
+def _as_json(of: Interval | None) -> dict[str, Any] | None:
+    return None if of is None else asdict(of)
+
+
+def _short(option: str) -> str:
+    """Returns a choice in a few words: how many results a policy keeps."""
+    if not option.startswith(KEEPS):
+        return option
+    return f"keeps {sum(word.isdigit() for word in option.replace(',', ' ').split())} results"
+
+
+def outside(seen: Measured, blocks: Sequence[str]) -> list[tuple[str, int]]:
+    """Returns submodules outside of the blocks that keep at least a hundredth of the peak for the backward, with their
+    bytes, the largest first: the outermost ones that hold no block."""
+    curve = seen.curve
+    at = next((mark.at for mark in curve.marks if mark.name == LOSS), 0)
+    found: Counter[str] = Counter()
+    for one in curve.allocations:
+        words = one.module.split(".")
+        if one.phase != FORWARD or not one.live(at) or not one.module or any(_lies(one.module, b) for b in blocks):
+            continue
+        outer = (".".join(words[:i]) for i in range(1, len(words) + 1))
+        free = next((name for name in outer if not any(_lies(b, name) for b in blocks)), None)
+        if free is not None:
+            found[free] += one.bytes
+    return [(name, count) for name, count in found.most_common() if count * 100 >= curve.peak]
+
+
+def _lies(name: str, within: str) -> bool:
+    return name == within or name.startswith(f"{within}.")
 
 
 def place(seen: Measured) -> str:

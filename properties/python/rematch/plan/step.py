@@ -5,7 +5,8 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ from torch.utils._pytree import tree_leaves
 
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION, Journal, warning_of
 from rematch.journal.operators import Execution, Operator, Reader
-from rematch.journal.storages import OPTIMIZER, AllocatorMeter, Curve, StorageMeter
+from rematch.journal.storages import OPTIMIZER, AllocatorMeter, Curve, StorageMeter, storages
 from rematch.plan.options import Applied, Contexts
+from rematch.plan.policies import Ran
 from rematch.safe.generators import seed_all
 from rematch.safe.target import Target
 
@@ -38,6 +40,8 @@ class Measured:
     """Seconds of each execution's forward."""
     again: list[float] = field(default_factory=list)
     """Seconds of each execution's recomputation."""
+    ran: list[list[Ran]] = field(default_factory=list)
+    """The operators of each execution's recomputation, if they were asked for."""
     seconds: float = 0.0
     numbers: dict[str, str] = field(default_factory=dict)
     """The loss, and a hash of the bits of each gradient and buffer, by name."""
@@ -81,11 +85,20 @@ class Step:
         return seen
 
     def times_of(self, choices: Mapping[str, str]) -> Measured:
-        """Runs a step and takes its times; counts no bytes."""
-        return self._run(choices, lambda: _Times(self.blocks, self._now))
+        """Runs a step and takes the times of its blocks; counts no bytes."""
+        return self._run(choices, lambda: _Times(self.blocks, self._now), threads=1)
 
-    def _run(self, choices: Mapping[str, str], make: "Callable[[], _Blocks]") -> Measured:
-        target, model = self.target, self.model
+    def seconds_of(self, choices: Mapping[str, str]) -> float:
+        """Runs a step that nothing watches. On the CPU it runs on one thread, and seconds are those that the process
+        computed: what else runs on the machine does not lengthen them."""
+        return self._run(choices, _Unwatched, threads=1).seconds
+
+    def operators_of(self, choices: Mapping[str, str]) -> Measured:
+        """Runs a step and notes which operators recomputations run, their bytes and their times."""
+        return self._run(choices, lambda: _Operators(self.blocks, self._now), threads=1)
+
+    def _run(self, choices: Mapping[str, str], make: "Callable[[], _Blocks]", threads: int | None = None) -> Measured:
+        target, model, usual = self.target, self.model, torch.get_num_threads()
         target.begin(self._seed)
         if target.switch is not None:
             target.switch(model, False)
@@ -101,6 +114,7 @@ class Step:
         # Chance decides when Python collects cycles: memory that only the collector frees counts as live.
         collects = gc.isenabled()
         gc.disable()
+        torch.set_num_threads(threads or usual)
         try:
             with Applied(model, choices, self.options), target.within():
                 blocks = make()
@@ -110,6 +124,7 @@ class Step:
                     self._once(args, kwargs, optimizer, blocks.seen, blocks.meter)
             return blocks.seen
         finally:
+            torch.set_num_threads(usual)
             if collects:
                 gc.enable()
 
@@ -157,6 +172,8 @@ class Step:
                 parameter.copy_(value)
 
     def _now(self) -> float:
+        if self._device.type == "cpu":
+            return time.process_time()
         if self.by_allocator:
             torch.cuda.synchronize(self._device)
         return time.perf_counter()
@@ -224,6 +241,17 @@ class _Blocks(Reader):
         raise NotImplementedError
 
 
+class _Unwatched(_Blocks):
+    """Looks at nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(())
+
+    @contextmanager
+    def told_of(self, model: nn.Module) -> Iterator[None]:
+        yield
+
+
 class _Marks(_Blocks):
     """Tells a meter where blocks begin, in the forward and in the backward."""
 
@@ -280,6 +308,37 @@ class _Times(_Blocks):
             self._outermost = None
             if (number := self._of.get(execution.region.number)) is not None:
                 self.seen.again[number] += self._now() - execution.notes
+
+
+class _Operators(_Times):
+    """Notes the operators of recomputations."""
+
+    def block_begins(self, number: int) -> None:
+        super().block_begins(number)
+        self.seen.ran.append([])
+
+    def begins(self, execution: Execution) -> None:
+        super().begins(execution)
+        self._maker: dict[int, int] = {}
+        """The operator that made a storage, of those of this recomputation."""
+
+    def before(self, op: Operator) -> None:
+        op.notes = self._now()
+
+    def after(self, op: Operator) -> None:
+        seconds = self._now() - op.notes
+        if self._outermost is None or (number := self._of.get(self._outermost.region.number)) is None:
+            return
+        ran = self.seen.ran[number]
+        made = list(chain.from_iterable(map(storages, op.made())))
+        if op.func._schema.is_mutable:
+            for storage in made:
+                if (maker := self._maker.get(storage._cdata)) is not None:
+                    ran[maker] = replace(ran[maker], written=True)
+        else:
+            self._maker.update((storage._cdata, len(ran)) for storage in made if not op.func.is_view)
+        again = sum(one.op is op.func for one in ran)
+        ran.append(Ran(op.func, again, sum(storage.nbytes() for storage in made), seconds))
 
 
 def _hash(t: Tensor | None) -> str:

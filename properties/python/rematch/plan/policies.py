@@ -1,0 +1,93 @@
+"""Policies that keep the results of some operators of a block: those whose recomputation takes longest for their bytes.
+
+A policy is a text, such as "keeps aten.addmm.default 0 2, aten.gelu.default 0": which executions of an operator within
+the block, counted from 0. apply() makes a policy function of it, in PyTorch's terms.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+
+KEEPS = "keeps "
+_SHARES = (0.5, 0.8)
+"""The shares of the time of all operators that may be kept that the policies of a block save."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """An operator of a recomputation: which execution of it in its block, the bytes of its result, its seconds."""
+
+    op: Any
+    number: int
+    bytes: int
+    seconds: float
+    written: bool = False
+    """Whether a later operator writes into the result."""
+
+
+def may_be_kept(op: Any) -> bool:
+    """Returns whether a policy may keep what the operator makes: no view, nothing that is written, nothing drawn, whose
+    absence would move the draws behind it."""
+    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in op.tags:
+        return False
+    return not (op.is_view or op._schema.is_mutable or "empty" in op._schema.name)
+
+
+def ladder(ran: Sequence[Ran]) -> list[str]:
+    """Returns policies for a block of which these operators are recomputed, from few bytes to many."""
+    ran = [one for one in ran if one.bytes and not one.written and may_be_kept(one.op)]
+    total, saved = sum(one.seconds for one in ran), 0.0
+    kept: list[Ran] = []
+    found: list[str] = []
+    shares = list(_SHARES)
+    for one in sorted(ran, key=lambda o: -o.seconds / o.bytes):
+        kept.append(one)
+        saved += one.seconds
+        if shares and saved >= shares[0] * total:
+            found.append(written(kept))
+            shares = [share for share in shares if saved < share * total]
+    return found
+
+
+def written(kept: Iterable[Ran]) -> str:
+    """Returns the policy that keeps these as a text."""
+    of: dict[str, list[int]] = {}
+    for one in sorted(kept, key=lambda o: (str(o.op), o.number)):
+        of.setdefault(str(one.op), []).append(one.number)
+    return KEEPS + ", ".join(f"{op} {' '.join(map(str, numbers))}" for op, numbers in of.items())
+
+
+def contexts_of(text: str) -> Callable[[], Any]:
+    """Returns the function for checkpoint(context_fn=) of such a text. Raises ValueError for another."""
+    kept: dict[Any, frozenset[int]] = {}
+    try:
+        for part in text.removeprefix(KEEPS).split(", "):
+            name, *numbers = part.split()
+            op: Any = torch.ops
+            for word in name.split("."):
+                op = getattr(op, word)
+            if not isinstance(op, torch._ops.OpOverload):
+                raise ValueError(f"{name} is no overload, such as aten.mm.default")
+            kept[op] = frozenset(map(int, numbers))
+    except (AttributeError, ValueError) as error:
+        raise ValueError(f"[apply] {text!r} names an operator that PyTorch does not have: {error}") from None
+    return partial(_contexts, kept)
+
+
+def _contexts(kept: dict[Any, frozenset[int]]) -> Any:
+    ran: tuple[Counter[Any], Counter[Any]] = (Counter(), Counter())
+
+    def policy(ctx: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
+        numbers = kept.get(op)
+        if numbers is None:
+            return CheckpointPolicy.PREFER_RECOMPUTE
+        counts = ran[ctx.is_recompute]
+        counts[op] += 1
+        return CheckpointPolicy.MUST_SAVE if counts[op] - 1 in numbers else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
