@@ -250,7 +250,7 @@ class Keras(Framework):
             run.after_forward(place, loss, pull, held)
 
         results = of_jax(objective, arguments, trained, seen)
-        run.after_backward(place, (held, results))
+        run.after_backward(place, (held, results, states()))
         return results
 
     def drop_compiled(self) -> None:
