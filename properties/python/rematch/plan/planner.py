@@ -168,6 +168,7 @@ class Planner:
             self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
         if choice not in choices:
             choices = frontier(within, apart)
+        computed = max(1, self._plain.curve.computed)  # The allocator of a device counts none.
         slower = None if seconds is None else Interval()
         if seconds is not None and any(choice.options):
             slower = compare(self._timer(()), [self._timer(choice.options)], self._until())[0]
@@ -175,7 +176,7 @@ class Planner:
             Point(
                 c.peak,
                 None if seconds is None else _promised(costs, more, c.options),
-                sum(operations[o][name] for name, o in zip(names, c.options, strict=True)) / self._plain.curve.computed,
+                sum(operations[o][name] for name, o in zip(names, c.options, strict=True)) / computed,
                 self._choices(c.options),
             )
             for c in choices
@@ -189,7 +190,7 @@ class Planner:
             plain=self._plain,
             seen=seen,
             seconds=seconds,
-            operations=sum(seen.curve.operations.values()) / self._plain.curve.computed,
+            operations=sum(seen.curve.operations.values()) / computed,
             slower_promised=None if seconds is None else _promised(costs, more, choice.options),
             slower=slower,
             points=points,

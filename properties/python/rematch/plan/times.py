@@ -54,8 +54,7 @@ def compare(
     """Times steps in turn until each interval is narrow enough, or the time is `spent`.
 
     Each round runs a plain step and one of each other kind, in an order that turns from round to round, so that what
-    else runs on the machine meets all alike. There is at least one round. Each function returns the seconds of a
-    step.
+    else runs on the machine meets all alike. There is at least one round. Functions return a step's seconds.
     """
     ratios: list[list[float]] = [[] for _ in others]
     steps = [plain, *others]
