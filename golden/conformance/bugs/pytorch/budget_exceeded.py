@@ -1,10 +1,10 @@
-"""torch.compile: the planner behind activation_memory_budget keeps up to twice the memory that it was given.
+"""torch.compile: the planner behind activation_memory_budget keeps more memory than it was given.
 
-dp_knapsack() counts memory in units of 1/10000 and rounds each tensor to the nearest: what is below half a unit is free.
+dp_knapsack() counts memory in units of 1/10000 and rounds each tensor: what is below half a unit is free.
 
 severity: memory alone: more is saved than the budget allows
-promise: torch/_functorch/config.py: activation_memory_budget is a share of the memory of saved activations
-cause: torch/_functorch/_activation_checkpointing/knapsack.py, dp_knapsack: round(m * S), where rounding up would be safe
+promise: torch/_functorch/config.py: it solves a knapsack "to stay below the activation memory budget"
+cause: torch/_functorch/_activation_checkpointing/knapsack.py, dp_knapsack: round(m * S), not rounded up
 thread: reported https://github.com/pytorch/pytorch/issues/197871
 """
 
