@@ -7,7 +7,6 @@
   COMMAND(check)                      \
   COMMAND(replay)                     \
   COMMAND(show)                       \
-  COMMAND(plan)                       \
   COMMAND(laws)                       \
   COMMAND(subjects)                   \
   COMMAND(conform)                    \

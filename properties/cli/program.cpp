@@ -119,17 +119,6 @@ void add_commands(CLI::App& app, Action& chosen) {
   }
 }
 
-/// `rematch plan` takes a case here; models are planned by the command in Python.
-bool is_for_python(int argc, char** argv) {
-  const std::vector<std::string_view> words(argv + 1, argv + argc);
-  const auto is_case = [](std::string_view word) {
-    return word.ends_with(".json") || word == "--help" || word == "-h";
-  };
-  return words[0] == "plan" && words.size() > 1 && !is_case(words[1]) &&
-         std::none_of(words.begin() + 1, words.end(),
-                      [](std::string_view word) { return word.ends_with(".json"); });
-}
-
 void check_first(const CLI::App& app, int argc, char** argv) {
   const std::string first = argv[1];
   if (first.starts_with('-')) {
@@ -137,9 +126,8 @@ void check_first(const CLI::App& app, int argc, char** argv) {
     throw UsageError(fmt::format("expected a command before {}; commands: {}", first,
                                  fmt::join(known_commands(), ", ")));
   }
-  if (is_ours(first) && !is_for_python(argc, argv)) return;
-  try_external(argc, argv);
   if (is_ours(first)) return;
+  try_external(argc, argv);
   if (first == "scenario") {
     throw UsageError(
         "scenario is a program of its own, which is not here: `ci/build release rematch-scenario` "

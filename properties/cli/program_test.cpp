@@ -290,7 +290,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "Look for bugs: run random cases"},
       {"--frobnicate", "expected a command before --frobnicate; commands: check, replay"},
-      {"frobnicate", "commands: check, replay, show, plan, laws, subjects, conform, merge, faults"},
+      {"frobnicate", "commands: check, replay, show, laws, subjects, conform, merge, faults"},
       {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "laws` lists them"},
@@ -309,8 +309,6 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"replay --seed 1", "--case K"},
       {"replay --subject 'sh /nowhere.sh'", "expected a case file"},
       {"replay /nowhere.json", "No such file or directory"},
-      {"plan", "expected a case file, FILE.json, got none"},
-      {"plan /nowhere.json", "No such file or directory"},
       {"scenario one_segment --all", "got several of them"},
       {"replay a.json --seed 1 --case 2", "got both"},
       {"show a.json --mix standard", "--mix has no effect on a case file"},

@@ -32,9 +32,6 @@ struct RunRequest {
   /// If not nullptr: the parameters, inputs and targets are those of this case, which has another
   /// dtype, converted. Set only for the reference engine.
   const Case* numbers_of = nullptr;
-  /// If not nullptr: the nanoseconds of the fastest run of each layer so far, to be lowered. Set
-  /// only for the reference engine.
-  std::vector<std::int64_t>* layer_times = nullptr;
   /// Run where nothing of earlier cases can be left, in a fresh process, say.
   bool fresh = false;
   /// On a device: fill all freed memory at once, which shows every read of it and takes time. On

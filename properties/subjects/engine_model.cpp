@@ -1,7 +1,6 @@
 #include "properties/subjects/engine_model.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <exception>
 #include <new>
@@ -142,13 +141,7 @@ Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& li
   const std::shared_ptr<Node> before_it = forward.watched ? live[0].grad_fn() : nullptr;
   Tensors operands{live[0]};
   for (const ValueRef value : spec.from) operands.push_back(find(value));
-  const auto began = std::chrono::steady_clock::now();
   const Tensors outputs = apply(layer, spec, operands);
-  if (request_.layer_times != nullptr) {
-    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
-    std::int64_t& fastest = (*request_.layer_times)[index];
-    fastest = std::min(fastest, std::max<std::int64_t>(took.count(), 1));
-  }
   for (int k = 0; first && k < static_cast<int>(outputs.size()); ++k) {
     const bool flag = outputs[static_cast<std::size_t>(k)].requires_grad();
     record_.grad_flags.push_back({forward.step, forward.microbatch, layer, k, flag});

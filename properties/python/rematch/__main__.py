@@ -124,9 +124,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     what, options = words[0], words[1:]
     if what in ("-h", "--help"):
         return print(_help())
-    # The program plans cases, which are JSON; models are planned here.
-    of_case = what == "plan" and any(word.endswith(".json") for word in options)
-    if what in OURS and not of_case:
+    if what in OURS:
         try:
             return import_module(f"rematch.cli.{what}").main(options)
         except ImportError as error:

@@ -5,7 +5,6 @@ import gc
 import json
 import pickle
 import random
-from collections import Counter
 from functools import partial
 from itertools import product
 
@@ -18,14 +17,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from rematch.__main__ import main
-from rematch.journal.operators import Operators, Reader
+from rematch.journal.operators import Operators
 from rematch.journal.storages import StorageMeter
 from rematch.plan import apply, plan_model
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of
 from rematch.plan.planner import bytes_of
-from rematch.plan.policies import Ran, ladder
 from rematch.plan.table import designs
-from rematch.plan.times import compare, interval
 from rematch.safe import judge_model
 
 
@@ -196,59 +193,6 @@ def test_a_plan_whose_step_differed_is_refused_unless_told():
     apply(model, plan, even_if_it_differs=True).remove()
 
 
-@pytest.mark.parametrize(
-    "text", ["keeps", "keeps aten.nothing.default 0", "keeps aten.mm.default x", "keeps aten.mm 0", "keeps aten 1"]
-)
-def test_a_policy_of_no_operator_is_refused(text):
-    model = mlp(2)
-    with pytest.raises(ValueError, match=r"\[apply\]"):
-        apply(model, {"1.0": text})
-    assert is_left_as_it_was(model)
-
-
-def test_a_policy_keeps_the_executions_that_it_names():
-    """A block has two products; one is kept, the other one and GELU run again."""
-    model, x, ran = mlp(1), torch.randn(64, 8), []
-
-    class Ran(Reader):
-        def after(self, op):
-            ran.append(op.name)
-
-    for number in (0, 1):
-        ran.clear()
-        with apply(model, {"1.0": f"keeps aten.addmm.default {number}"}):
-            loss = model(x).sum()
-            with Operators(Ran()):
-                loss.backward()
-        # Recomputation stops with the last tensor that the backward needs: before the second product.
-        assert (ran.count("aten.addmm.default"), ran.count("aten.gelu.default")) == (1 - (number == 0), 1)
-
-
-@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(5)])
-def test_policies_keep_what_takes_longest_for_its_bytes_and_nothing_drawn_or_written(seed):
-    draw, aten = random.Random(seed), torch.ops.aten
-    ops = [
-        aten.mm.default,
-        aten.gelu.default,
-        aten.mul.Tensor,
-        aten.relu_.default,
-        aten.bernoulli.default,
-        aten.t.default,
-    ]
-    counts = Counter()
-    ran = []
-    for op in draw.choices(ops, k=12):
-        ran.append(Ran(op, counts[op], draw.randint(1, 9), draw.random()))
-        counts[op] += 1
-    allowed = [one for one in ran if one.op in ops[:3]]
-    for text, share in zip([ladder(ran)[0], ladder(ran)[-1]], (0.5, 0.8), strict=True):
-        kept = [one for one in allowed if f" {one.number}" in text.partition(str(one.op))[2].partition(",")[0]]
-        least = min(one.seconds / one.bytes for one in kept)
-        assert kept == [one for one in allowed if one.seconds / one.bytes >= least], f"seed {seed}"
-        assert sum(o.seconds for o in kept) >= share * sum(o.seconds for o in allowed), f"seed {seed}"
-        assert text.count("_.") == text.count("bernoulli") == text.count("aten.t.") == 0
-
-
 def test_what_is_not_searched_is_said():
     """A lone block in the middle keeps 64 rows of 64 floats twice; its input is another layer's result."""
 
@@ -270,30 +214,6 @@ def test_what_is_not_searched_is_said():
 def test_a_block_of_another_model_is_refused():
     with pytest.raises(ValueError, match="is no submodule of the model"):
         planned(mlp(2), blocks=[nn.Linear(2, 2)])
-
-
-@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
-@pytest.mark.parametrize("pairs", [7, 8, 15, 40])
-def test_an_interval_holds_the_true_median_as_often_as_it_says(seed, pairs):
-    """2,000 samples of a skewed distribution with the median 1: at 98 %, fewer than 1,930 has a chance below 1e-6."""
-    draw = random.Random(seed)
-    found = [interval([2 ** draw.gauss(0, 1) for _ in range(pairs)]) for _ in range(2000)]
-    assert sum(of.low <= 0 <= of.high for of in found) >= 1930, f"seed {seed}"
-    assert all(of.low <= of.middle <= of.high and of.pairs == pairs for of in found)
-
-
-def test_steps_are_timed_in_turn_until_the_interval_is_narrow_or_time_is_spent():
-    ran, noise = [], iter(range(1, 1000))
-
-    def step(name, seconds):
-        return lambda: ran.append(name) or seconds()
-
-    steady, noisy = (lambda: 1.5), (lambda: float(next(noise)))
-    (found,) = compare(step("plain", lambda: 1.0), [step("plan", steady)], lambda: False)
-    assert (found.low, found.middle, found.high, found.pairs) == (0.5, 0.5, 0.5, 7)
-    assert ran == (["plain", "plan", "plan", "plain"] * 4)[:14], "each comes first as often"
-    (found,) = compare(step("plain", lambda: 1.0), [step("plan", noisy)], lambda: True)
-    assert found.pairs == 1 and not found.is_sure
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def apply(
         if plan.differs and not even_if_it_differs:
             raise ValueError(
                 f"[apply] with this plan {plan.differs[0]} differs from the plain step; judge_model(switch=plan.switch) "
-                "says why, and even_if_it_differs=True applies it all the same"
+                "says why; even_if_it_differs=True applies it"
             )
         return Applied(model, plan.choices, plan.step.options)
     return Applied(model, plan, {**known_options(), **(policies or {})})

@@ -45,7 +45,7 @@ class Planner:
     """Measures steps of a model, and chooses for its blocks."""
 
     def __init__(self, step: Step, names: list[str], own_policies: bool, seconds: float, progress: bool) -> None:
-        """`own_policies`: look for policies within blocks. `seconds`: the most that each of two rounds of times takes."""
+        """`own_policies`: look for policies within blocks. `seconds`: the most that each round of times takes."""
         self._step, self._names, self._seconds, self._progress = step, names, seconds, progress
         self._options: list[str | Mapping[str, str]] = list(step.options)
         """A choice's text, or texts by the block's name."""
@@ -87,7 +87,7 @@ class Planner:
         costs: Sequence[Sequence[int]],
         operations: Sequence[dict[str, float]],
     ) -> tuple[list[Interval], list[list[int]], list[dict[str, float]]]:
-        """Leaves out options that keep at least as much of every kind of block as another one, and surely take longer."""
+        """Leaves out options that keep no less of each kind of block than another one, and surely take longer."""
         keeps = [[kind.keeps[_text(o, kind.names[0])] for o in self._options] for kind in kinds]
 
         def is_worse(option: int, other: int) -> bool:

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 
+from rematch.frameworks.pytorch.operators import makes_values
+
 KEEPS = "keeps "
 _SHARES = (0.5, 0.8)
 """The shares of the time of all operators that may be kept that the policies of a block save."""
@@ -30,17 +32,10 @@ class Ran:
     """Whether a later operator writes into the result."""
 
 
-def may_be_kept(op: Any) -> bool:
-    """Returns whether a policy may keep what the operator makes: no view, nothing that is written, nothing drawn, whose
-    absence would move the draws behind it."""
-    if not isinstance(op, torch._ops.OpOverload) or torch.Tag.nondeterministic_seeded in op.tags:
-        return False
-    return not (op.is_view or op._schema.is_mutable or "empty" in op._schema.name)
-
-
 def ladder(ran: Sequence[Ran]) -> list[str]:
-    """Returns policies for a block of which these operators are recomputed, from few bytes to many."""
-    ran = [one for one in ran if one.bytes and not one.written and may_be_kept(one.op)]
+    """Returns policies for a block of which these operators are recomputed, from few bytes to many. What is drawn is
+    not kept: the draws behind it would be others."""
+    ran = [one for one in ran if one.bytes and not one.written and _may_be_kept(one.op)]
     total, saved = sum(one.seconds for one in ran), 0.0
     kept: list[Ran] = []
     found: list[str] = []
@@ -52,6 +47,10 @@ def ladder(ran: Sequence[Ran]) -> list[str]:
             found.append(written(kept))
             shares = [share for share in shares if saved < share * total]
     return found
+
+
+def _may_be_kept(op: Any) -> bool:
+    return isinstance(op, torch._ops.OpOverload) and makes_values(op)
 
 
 def written(kept: Iterable[Ran]) -> str:

@@ -317,6 +317,7 @@ class Plan:
                 for p in self.points
             ],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
+            "written": self._written(),
             "not_searched": dict(self.not_searched),
             "differs": self.differs,
             "notes": self.notes,

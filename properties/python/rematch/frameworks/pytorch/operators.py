@@ -35,7 +35,7 @@ def _draws(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
-def _makes(op: Any) -> bool:
+def makes_values(op: Any) -> bool:
     """Whether the operator makes values, and nothing else: no draws, views, memory or writing."""
     return not (op.is_view or op._schema.is_mutable or _draws(op) or "empty" in op._schema.name)
 
@@ -45,7 +45,7 @@ def _chosen(number: int, op: Any) -> bool:
 
 
 def _subset(number: int) -> Keeps:
-    return lambda op, arguments: _makes(op) and _chosen(number, op)
+    return lambda op, arguments: makes_values(op) and _chosen(number, op)
 
 
 def _anything(number: int) -> Keeps:
@@ -68,7 +68,7 @@ def _every_second_of_all() -> Keeps:
 
     def keeps(op: Any, arguments: Sequence[Any]) -> bool:
         counts[op] = counts.get(op, 0) + 1
-        return _makes(op) and counts[op] % 2 == 0
+        return makes_values(op) and counts[op] % 2 == 0
 
     return keeps
 

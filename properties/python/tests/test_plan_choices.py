@@ -1,0 +1,87 @@
+"""What a plan may choose within a block, and how it tells how long a choice takes."""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+from test_plan import is_left_as_it_was, mlp
+
+from rematch.journal.operators import Operators, Reader
+from rematch.plan import apply
+from rematch.plan.policies import Ran, ladder, written
+from rematch.plan.times import compare, interval
+
+
+@pytest.mark.parametrize(
+    "text", ["keeps", "keeps aten.nothing.default 0", "keeps aten.mm.default x", "keeps aten.mm 0", "keeps aten 1"]
+)
+def test_a_policy_of_no_operator_is_refused(text):
+    model = mlp(2)
+    with pytest.raises(ValueError, match=r"\[apply\]"):
+        apply(model, {"1.0": text})
+    assert is_left_as_it_was(model)
+
+
+def test_a_policy_keeps_the_executions_that_it_names():
+    """A block has two products; one is kept, the other one and GELU run again."""
+    model, x, ran = mlp(1), torch.randn(64, 8), []
+
+    class Ran(Reader):
+        def after(self, op):
+            ran.append(op.name)
+
+    for number in (0, 1):
+        ran.clear()
+        with apply(model, {"1.0": f"keeps aten.addmm.default {number}"}):
+            loss = model(x).sum()
+            with Operators(Ran()):
+                loss.backward()
+        # Recomputation stops with the last tensor that the backward needs: before the second product.
+        assert (ran.count("aten.addmm.default"), ran.count("aten.gelu.default")) == (1 - (number == 0), 1)
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(5)])
+def test_policies_keep_what_takes_longest_for_its_bytes_and_nothing_drawn_or_written(seed):
+    draw, aten = random.Random(seed), torch.ops.aten
+    kept = [aten.mm.default, aten.gelu.default, aten.mul.Tensor]
+    never = [aten.relu_.default, aten.bernoulli.default, aten.t.default, aten.empty.memory_format]
+    counts, ran = Counter(), []
+    for op in (*kept, *draw.choices(kept + never, k=12)):
+        ran.append(Ran(op, counts[op], draw.randint(1, 9), draw.random(), written=draw.random() < 0.1))
+        counts[op] += 1
+    allowed = [one for one in ran if one.op in kept and not one.written]
+    by_value = sorted(allowed, key=lambda one: -one.seconds / one.bytes)
+    total = sum(one.seconds for one in allowed)
+
+    def fewest(share):
+        """The shortest beginning of `by_value` that saves this share of the time."""
+        lengths = range(1, len(by_value) + 1)
+        return next(by_value[:n] for n in lengths if sum(one.seconds for one in by_value[:n]) >= share * total)
+
+    expected = [written(fewest(0.5)), written(fewest(0.8))] if allowed else []
+    assert ladder(ran) == list(dict.fromkeys(expected)), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
+@pytest.mark.parametrize("pairs", [7, 8, 15, 40])
+def test_an_interval_holds_the_true_median_as_often_as_it_says(seed, pairs):
+    """2,000 samples of a skewed distribution with the median 1: at 98 %, fewer than 1,930 has a chance below 1e-6."""
+    draw = random.Random(seed)
+    found = [interval([2 ** draw.gauss(0, 1) for _ in range(pairs)]) for _ in range(2000)]
+    assert sum(of.low <= 0 <= of.high for of in found) >= 1930, f"seed {seed}"
+    assert all(of.low <= of.middle <= of.high and of.pairs == pairs for of in found)
+
+
+def test_steps_are_timed_in_turn_until_the_interval_is_narrow_or_time_is_spent():
+    ran, noise = [], iter(range(1, 1000))
+
+    def step(name, seconds):
+        return lambda: ran.append(name) or seconds()
+
+    steady, noisy = (lambda: 1.5), (lambda: float(next(noise)))
+    (found,) = compare(step("plain", lambda: 1.0), [step("plan", steady)], lambda: False)
+    assert (found.low, found.middle, found.high, found.pairs) == (0.5, 0.5, 0.5, 7)
+    assert ran == (["plain", "plan", "plan", "plain"] * 4)[:14], "each comes first as often"
+    (found,) = compare(step("plain", lambda: 1.0), [step("plan", noisy)], lambda: True)
+    assert found.pairs == 1 and not found.is_sure
