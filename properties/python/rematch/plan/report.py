@@ -171,15 +171,8 @@ class Plan:
         return chart_of({"plain": self.plain.curve, "with the plan": self.seen.curve}, width, height)
 
     def __str__(self) -> str:
-        parts = [
-            self._headline(),
-            self._warning(),
-            self._where(),
-            self._blocks(),
-            self._table(),
-            self._alike(),
-            self._written(),
-        ]
+        parts = [self._headline(), self._warning(), self._where(), self._blocks()]
+        parts += [self._table(), self._alike(), self._written()]
         return "\n".join([*filter(None, parts), *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from math import comb
 from statistics import median
 
-SURE = 0.98
-"""How sure an interval is at each look; there are several looks."""
+WRONG = 0.05
+"""How seldom an interval misses the median, shared out among the looks at it: a half, a sixth, a twelfth, and so on."""
 WITHIN = 0.03
 """The width at which an interval is narrow enough."""
+_FIRST_LOOK = 8
+"""The pairs before the first look; each further look comes after twice as many."""
 _FEWEST = 7
-"""The fewest pairs whose least and largest ratio hold the median with that certainty."""
+"""The fewest pairs whose least and largest ratio miss the median as seldom as the first look may: 2 / 2**7 of times."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,13 @@ class Interval:
         return self.low <= other.high and other.low <= self.high
 
 
-def interval(ratios: Sequence[float]) -> Interval:
-    """Returns the median of the ratios less 1, and the order statistics around it that hold the true median with a
-    probability of SURE, whatever the distribution."""
+def interval(ratios: Sequence[float], wrong: float) -> Interval:
+    """Returns the median of the ratios less 1, and the order statistics around it that miss the true median with a
+    probability of at most `wrong`, whatever the distribution; the least and the largest if there are too few."""
     ordered, count = sorted(ratios), len(ratios)
-    outside, cut = 0.0, 0
+    missed, cut = 0.0, 0
     # The true median lies below the k-th least of n with the probability of fewer than k heads in n throws.
-    while cut < count // 2 and (outside := outside + 2 * comb(count, cut) / 2**count) <= 1 - SURE:
+    while cut < count // 2 and (missed := missed + 2 * comb(count, cut) / 2**count) <= wrong:
         cut += 1
     cut = max(0, cut - 1)
     return Interval(ordered[cut] - 1, median(ordered) - 1, ordered[count - 1 - cut] - 1, count)
@@ -58,6 +60,7 @@ def compare(
     """
     ratios: list[list[float]] = [[] for _ in others]
     steps = [plain, *others]
+    looks = 0
     while others:
         turn = len(ratios[0]) % len(steps)
         took = [0.0] * len(steps)
@@ -65,8 +68,10 @@ def compare(
             took[i] = steps[i]()
         for of, seconds in zip(ratios, took[1:], strict=True):
             of.append(seconds / took[0])
-        found = list(map(interval, ratios))
-        rounds = len(ratios[0])
-        if spent() or (rounds >= _FEWEST and all(i.high - i.low <= WITHIN for i in found)):
-            return found
+        is_last = spent()
+        if is_last or len(ratios[0]) == _FIRST_LOOK << looks:
+            looks += 1
+            found = [interval(of, WRONG / (looks * (looks + 1))) for of in ratios]
+            if is_last or all(i.high - i.low <= WITHIN for i in found):
+                return found
     return []
