@@ -9,7 +9,6 @@ bits of the plain one: every parameter has the same place in what is reduced, by
 the order of summation.
 """
 
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -31,7 +30,7 @@ from rematch.frameworks.pytorch.model import Forward, wire
 from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.operators import INFERENCE
 from rematch.frameworks.pytorch.parallel_model import DdpModel
-from rematch.frameworks.pytorch.ranks import Died, Lost, Ranks
+from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.run import TorchRun
 from rematch.frameworks.pytorch.setup import OPTIONS, SHARES, Setup, setup_of
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
@@ -202,12 +201,7 @@ class DataParallelSubject(TorchSubject):
     def _ask(self, request: Request, seconds: float) -> list[Answer]:
         """Both runs of a plain one that is run again share the limit, as one run of the harness."""
         began = time.monotonic()
-        try:
-            answers = self._ranks.ask((request, self._setup), self._setup.ranks, seconds)
-        except Died as why:
-            # On a busy machine a rank was killed by SIGABRT now and then; why is not known. What a case does recurs.
-            print(f"rematch: {why}\nrematch: the ranks run once more", file=sys.stderr)
-            answers = self._ranks.ask((request, self._setup), self._setup.ranks, seconds - (time.monotonic() - began))
+        answers = self._ranks.ask((request, self._setup), self._setup.ranks, seconds)
         for answer in answers:
             if answer.unsupported:
                 raise Unsupported(answer.unsupported)

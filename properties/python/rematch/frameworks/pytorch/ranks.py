@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from rematch.subjects.protocol import ANSWERS, REQUESTS
@@ -39,10 +40,6 @@ answer with a true `failed` is one of a rank that has given up."""
 
 class Lost(Exception):
     """A rank gave no answer; the text says which one, and where each was."""
-
-
-class Died(Lost):
-    """A rank ended. The ranks are started anew for the next job."""
 
 
 _kept: list[dist.ProcessGroup] = []
@@ -154,6 +151,9 @@ class Ranks:
         # Two ranks in a barrier that a third one does not enter can still say where they are.
         faulthandler.register(signal.SIGUSR1, self._stacks[rank], all_threads=False)
         faulthandler.enable(self._stacks[rank], all_threads=False)
+        # The first call after a fork makes PyTorch's pool of threads anew. Where autograd's threads call first, two at
+        # a time, one of them may find no pool ("Invalid thread pool!") and ends the process.
+        torch.set_num_threads(torch.get_num_threads())
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         store = dist.FileStore(f"/proc/self/fd/{self._store}", MOST)
         # This process ends what hangs, long before.
@@ -185,7 +185,7 @@ class Ranks:
         parting = self._parting(sorted(places))
         self.stop()
         told = [f"rank {rank}: {places[rank]}" for rank in sorted(places)]
-        raise (Died if dead else Lost)("\n".join([f"of its ranks, {numbers} {what}", *told, *parting]))
+        raise Lost("\n".join([f"of its ranks, {numbers} {what}", *told, *parting]))
 
     def says(self, rank: int, what: str) -> None:
         """Is called in a rank ahead of each call for which it may have to wait for others."""
