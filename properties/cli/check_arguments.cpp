@@ -5,13 +5,8 @@
 
 #include <algorithm>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <random>
-#include <span>
 
-#include "engine/build/build_info.h"
-#include "engine/checkpoint/tensor_hash.h"
-#include "properties/case/json.h"
 #include "properties/hunt/worker_process.h"
 
 namespace rematch::cli {
@@ -73,82 +68,11 @@ HuntOptions hunt_options(const CheckArguments& a) {
   return o;
 }
 
-std::string hunt_of(const CheckArguments& a, const HuntOptions& o) {
-  const std::unique_ptr<Worker> worker = make_worker(o);
-  nlohmann::ordered_json hunt;
-  hunt["subject"] = a.subject.name;
-  hunt["device"] = a.subject.device;
-  hunt["mix"] = a.mix;
-  // As text: other readers of JSON would round it.
-  hunt["seed"] = std::to_string(o.seed);
-  hunt["cases"] = o.cases.value_or(0);
-  hunt["keep_going"] = a.keep_going;
-  hunt["laws"] = a.laws.named;
-  hunt["without"] = a.laws.without;
-  hunt["limit"] = a.subject.limit;
-  hunt["python"] = a.subject.python;
-  hunt["profile"] = a.subject.profile;
-  hunt["known"] = nlohmann::json::array();
-  for (const KnownDivergence& entry : o.profile.entries()) hunt["known"].push_back(entry.id);
-  hunt["known_text"] = fmt::format("{:016x}", o.profile.text_hash());
-  hunt["build"] = build_kind();
-  hunt["versions"] = worker->versions();
-  // What the program makes of the seed: another commit's cases may be others.
-  constexpr std::uint64_t kCases = 64;
-  std::string cases;
-  for (std::uint64_t i = 0; i < std::min(kCases, o.cases.value_or(0)); ++i) {
-    cases += to_json(case_of(o, worker->scope(), i));
-  }
-  hunt["first_cases"] = fmt::format("{:016x}", hash_bytes(std::as_bytes(std::span(cases))));
-  return hunt.dump();
-}
-
-CheckArguments arguments_of_hunt(const std::string& hunt) {
-  CheckArguments a;
-  try {
-    const nlohmann::json told = nlohmann::json::parse(hunt);
-    told.at("subject").get_to(a.subject.name);
-    told.at("device").get_to(a.subject.device);
-    told.at("mix").get_to(a.mix);
-    told.at("seed").get_to(a.seed);
-    a.cases = std::to_string(told.at("cases").get<std::uint64_t>());
-    told.at("keep_going").get_to(a.keep_going);
-    told.at("laws").get_to(a.laws.named);
-    told.at("without").get_to(a.laws.without);
-    told.at("limit").get_to(a.subject.limit);
-    told.at("python").get_to(a.subject.python);
-    told.at("profile").get_to(a.subject.profile);
-  } catch (const nlohmann::json::exception& error) {
-    throw UsageError(fmt::format("the results are of no hunt that can be read: {}", error.what()));
-  }
-  return a;
-}
-
-Shard parse_shard(const std::string& text) {
-  if (text.empty()) return {};
-  const std::size_t slash = text.find('/');
-  const auto fail = [&] {
-    throw UsageError(
-        fmt::format("--shard: expected K/N with K from 1 to N, such as 2/4, got \"{}\"", text));
-  };
-  if (slash == std::string::npos) fail();
-  Shard shard;
-  try {
-    shard = {parse_whole("--shard", text.substr(0, slash), 1),
-             parse_whole("--shard", text.substr(slash + 1), 1)};
-  } catch (const UsageError&) {
-    fail();
-  }
-  if (shard.number > shard.of) fail();
-  return shard;
-}
-
 void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,
                    std::string_view before) {
   std::optional<double> fraction;
   if (o.cases) {
-    const auto cases = static_cast<double>(*o.cases) / static_cast<double>(o.shard.of);
-    fraction = std::min(1.0, static_cast<double>(p.cases) / cases);
+    fraction = std::min(1.0, static_cast<double>(p.cases) / static_cast<double>(*o.cases));
   }
   if (o.seconds) fraction = std::max(fraction.value_or(0), p.seconds / *o.seconds);
   std::string text = counted(p.cases, "case");

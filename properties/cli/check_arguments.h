@@ -29,25 +29,12 @@ struct CheckArguments {
   bool json = false;
   bool quiet = false;
   bool verbose = false;
-  /// "2/4": part 2 of 4.
-  std::string shard;
-  std::string results;
-  bool resume = false;
-  /// `rematch merge` adds up these files instead of hunting.
-  std::vector<std::string> merged;
 
   std::filesystem::path save_folder() const { return save.empty() ? "." : save; }
 };
 
 /// The hunt that the arguments ask for, without its jobs and what watches it.
 HuntOptions hunt_options(const CheckArguments& a);
-
-/// What decides the cases and verdicts of a hunt, as files of results store it, and back.
-std::string hunt_of(const CheckArguments& a, const HuntOptions& o);
-CheckArguments arguments_of_hunt(const std::string& hunt);
-
-/// Reads `--shard`. Throws UsageError.
-Shard parse_shard(const std::string& text);
 
 /// Shows how far a hunt has come.
 void show_progress(StatusLine& status, const HuntOptions& o, const HuntProgress& p,

@@ -6,8 +6,6 @@
 #include "properties/cli/check_report.h"
 #include "properties/cli/saved_cases.h"
 #include "properties/hunt/hunt.h"
-#include "properties/hunt/results.h"
-#include "properties/hunt/tally.h"
 #include "properties/record/machine.h"
 
 namespace rematch::cli {
@@ -15,35 +13,17 @@ namespace {
 
 constexpr std::uint64_t kDefaultCases = 20000;
 
-/// The hunt, with its results in a file where that is asked for; or what was hunted elsewhere.
-HuntResult run(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged) {
-  if (merged) return finish_hunt(o, *merged);
-  if (a.results.empty()) return hunt(o);
-  ResultsWriter results(a.results, hunt_of(a, o), o, a.resume);
-  o.before = &results.before().total;
-  o.committed = [&](const Tally& tally) { results.add(tally); };
-  try {
-    HuntResult result = hunt(o);
-    results.finish(!result.interrupted && result.error.empty());
-    return result;
-  } catch (...) {
-    results.finish(false);
-    throw;
-  }
-}
-
-void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tally>& merged,
-                CheckOutcome& outcome) {
+void hunt_cases(const CheckArguments& a, HuntOptions o, CheckOutcome& outcome) {
   StatusLine status(a.quiet || a.json);
   o.progress = [&](const HuntProgress& p) { show_progress(status, o, p); };
   // Printed at once, so that the case can be replayed even if shrinking is interrupted.
   o.found = [&](const ViolatingCase& found) {
     status.clear();
-    print_error(fmt::format("case {} violates {}{}. To replay it unshrunk: {}\n", found.index,
-                            found.violation.law, o.shard.of > 1 ? "" : "; shrinking it",
+    print_error(fmt::format("case {} violates {}; shrinking it. To replay it unshrunk: {}\n",
+                            found.index, found.violation.law,
                             numbered_line(a, o.seed, found.index)));
   };
-  outcome.hunt = run(a, o, merged);
+  outcome.hunt = hunt(o);
   status.clear();
   if (!outcome.hunt.error.empty()) outcome.errors.push_back(outcome.hunt.error);
   for (const Finding& f : outcome.hunt.findings) {
@@ -51,28 +31,8 @@ void hunt_cases(const CheckArguments& a, HuntOptions o, const std::optional<Tall
   }
 }
 
-/// Refuses what a part of a hunt, or one whose results are kept, cannot be combined with.
-void check_results_options(const CheckArguments& a) {
-  if (a.results.empty()) {
-    if (!a.shard.empty()) throw UsageError("--shard needs --results, a file for what it finds");
-    if (a.resume) throw UsageError("--resume needs --results, the file that it goes on with");
-    return;
-  }
-  if (!a.shard.empty() && !a.junit.empty()) {
-    throw UsageError("--junit is for `rematch merge`, which reports all parts");
-  }
-  if (!a.duration.empty()) {
-    throw UsageError("--results needs a fixed number of cases: give --cases instead of --for");
-  }
-  if (a.seed == "random" && (!a.shard.empty() || a.resume)) {
-    throw UsageError("--seed random is another hunt each time: give all parts the same number");
-  }
-}
-
 HuntOptions options_of(const CheckArguments& a) {
-  check_results_options(a);
   HuntOptions o = hunt_options(a);
-  o.shard = parse_shard(a.shard);
   if (!a.cases.empty()) o.cases = parse_whole("--cases", a.cases, 1);
   if (!a.duration.empty()) o.seconds = parse_duration("--for", a.duration);
   if (!o.cases && !o.seconds) o.cases = kDefaultCases;
@@ -91,18 +51,9 @@ void attempt(CheckOutcome& outcome, Step step) {
   }
 }
 
-/// Judges the saved cases, and then hunts. A part of a hunt leaves the saved cases to merge.
+/// Judges the saved cases, and then hunts.
 CheckOutcome judge_all(const CheckArguments& a, const HuntOptions& o) {
-  // Before anything else: all parts have to be there.
-  std::optional<Tally> merged;
-  if (!a.merged.empty()) {
-    merged = merge_results({a.merged.begin(), a.merged.end()}, hunt_of(a, o), o);
-  }
   CheckOutcome outcome;
-  if (o.shard.of > 1) {
-    hunt_cases(a, o, merged, outcome);
-    return outcome;
-  }
   try {
     judge_saved_cases(a, o, outcome);
   } catch (const std::exception& error) {
@@ -111,14 +62,13 @@ CheckOutcome judge_all(const CheckArguments& a, const HuntOptions& o) {
     if (!o.stopped()) outcome.errors.push_back(describe(error));
   }
   if (outcome.errors.empty() && (outcome.reports.empty() || a.keep_going)) {
-    attempt(outcome, [&] { hunt_cases(a, o, merged, outcome); });
+    attempt(outcome, [&] { hunt_cases(a, o, outcome); });
   }
   return outcome;
 }
 
 void write_files(const CheckArguments& a, const HuntOptions& o, CheckOutcome& outcome) {
   for (const Report& report : outcome.reports) save(report, !a.json);
-  if (o.shard.of > 1) return;
   attempt(outcome, [&] { save_known(a, o, outcome.hunt); });
   if (a.junit.empty()) return;
   attempt(outcome, [&] { write_text(a.junit, check_junit(report_of(a, o, outcome)), "--junit"); });
@@ -127,7 +77,7 @@ void write_files(const CheckArguments& a, const HuntOptions& o, CheckOutcome& ou
 bool is_worth_printing(const CheckArguments& a, const CheckReport& r) {
   const bool well = r.findings.empty() && r.errors.empty() && r.shortfalls.empty();
   if (a.quiet && well && r.violating_cases == 0) return false;
-  return r.part || r.errors.empty() || r.hunted() || !r.findings.empty();
+  return r.errors.empty() || r.hunted() || !r.findings.empty();
 }
 
 int check(const CheckArguments& a) {
@@ -188,33 +138,8 @@ void declare_check(Command& command) {
       "--jobs", a->jobs, "N",
       "Threads; on a device, processes (default: one for each core, on a device at most 16)");
   add_saved_options(command, *a);
-  command.add("--results", a->results, "FILE",
-              "Keep what is found in this file while hunting, so that --resume can go on");
-  command.add_flag("--resume", a->resume, "Go on where the file of --results ends, if it exists");
-  command.add("--shard", a->shard, "K/N",
-              "Hunt part K of N of the cases into --results; `rematch merge` adds up all parts");
   add_report_options(command, *a);
   command.runs([a] { return check(*a); });
-}
-
-void declare_merge(Command& command) {
-  auto a = std::make_shared<CheckArguments>();
-  command.add("files", a->merged, "FILE", "Files of `check --shard K/N --results FILE`").required();
-  command.add("--jobs", a->jobs, "N", "Threads that shrink (default: one for each core)");
-  add_saved_options(command, *a);
-  add_report_options(command, *a);
-  command.runs([a] {
-    // The hunt decides what was asked; how it is reported is asked here.
-    const CheckArguments of_hunt = arguments_of_hunt(hunt_of_results(a->merged.front()));
-    CheckArguments all = *a;
-    all.subject = of_hunt.subject;
-    all.laws = of_hunt.laws;
-    all.mix = of_hunt.mix;
-    all.seed = of_hunt.seed;
-    all.cases = of_hunt.cases;
-    all.keep_going = of_hunt.keep_going;
-    return check(all);
-  });
 }
 
 }  // namespace
@@ -228,16 +153,6 @@ const CommandEntry check_command{
         "  rematch check --subject mine.py:my_checkpoint\n"
         "  rematch check --for 60s --seed random",
     .declare = declare_check,
-};
-
-const CommandEntry merge_command{
-    .name = "merge",
-    .summary = "Add up the results of all parts of a hunt, as if one process had hunted",
-    .examples =
-        "  rematch check --cases 1000000 --shard 1/2 --results part1\n"
-        "  rematch check --cases 1000000 --shard 2/2 --results part2\n"
-        "  rematch merge part1 part2",
-    .declare = declare_merge,
 };
 
 }  // namespace rematch::cli

@@ -90,9 +90,6 @@ std::string check_json(const CheckReport& r) {
   j["seconds"] = r.seconds;
   j["start_seconds"] = r.start_seconds;
   j["cases_per_second"] = r.cases_per_second;
-  if (r.part) {
-    j["shard"] = {{"number", r.part->number}, {"of", r.part->of}, {"results", r.results}};
-  }
   return j.dump(2) + "\n";
 }
 

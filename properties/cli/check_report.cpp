@@ -119,12 +119,6 @@ CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const Check
   report.seed = o.seed;
   report.jobs = static_cast<std::uint64_t>(o.jobs);
   report.keep_going = a.keep_going;
-  report.merged = !a.merged.empty();
-  if (o.shard.of > 1) {
-    report.part = o.shard;
-    report.cases_of_all_parts = o.cases.value_or(0);
-    report.results = a.results;
-  }
   report.saved = outcome.saved;
   report.cases = r.cases;
   report.structures = std::min(r.structures.count(), r.cases - r.not_judged);
@@ -160,7 +154,6 @@ std::uint64_t CheckReport::checks() const {
 
 int CheckReport::status() const {
   if (!findings.empty()) return kBroken;
-  // A scheduler takes a part that saw a violation for done: one that is not has another status.
   if (!errors.empty()) return kUsage;
   if (interrupted) return kInterrupted;
   return violating_cases > 0 || !shortfalls.empty() ? kBroken : kHeld;

@@ -78,12 +78,6 @@ struct CheckReport {
   std::uint64_t seed = 0;
   std::uint64_t jobs = 1;
   bool keep_going = false;
-  /// The hunt took its time elsewhere.
-  bool merged = false;
-  std::optional<Shard> part;
-  /// Of `part`: the cases of the whole hunt.
-  std::uint64_t cases_of_all_parts = 0;
-  std::string results;
 
   SavedCases saved;
   std::uint64_t cases = 0;

@@ -213,11 +213,8 @@ std::string counts_text(const CheckReport& r) {
 
 std::string hunt_text(const CheckReport& r) {
   if (!r.hunted()) return {};
-  std::string text;
-  if (!r.merged) {
-    text = fmt::format("{} at {} cases/s on {}\n", seconds_text(r.seconds),
-                       rate_text(r.cases_per_second), counted(r.jobs, "job"));
-  }
+  std::string text = fmt::format("{} at {} cases/s on {}\n", seconds_text(r.seconds),
+                                 rate_text(r.cases_per_second), counted(r.jobs, "job"));
   text += fmt::format("record hash {:016x}\n", r.record_hash) + work_text(r);
   if (const auto device = r.versions.find("device"); device != r.versions.end()) {
     text += "device: " + device->second +
@@ -269,18 +266,6 @@ std::string verdict_text(const CheckReport& r, const Paint& paint) {
   return paint.green(fmt::format("all laws kept{}", so_far)) + "\n";
 }
 
-std::string part_text(const CheckReport& r) {
-  std::string text = fmt::format(
-      "part {} of {} of {}, {} mix, seed {}: {} judged, {} violating; {} at {} cases/s\n",
-      r.part->number, r.part->of, counted(r.cases_of_all_parts, "case"), r.mix, r.seed,
-      counted(r.cases, "case"), number_of(r.violating_cases), seconds_text(r.seconds),
-      rate_text(r.cases_per_second));
-  if (r.interrupted || !r.errors.empty()) {
-    return text + "not done; the same command with --resume goes on\n";
-  }
-  return text + "when all parts are there: " + again("merge FILES...") + "\n";
-}
-
 }  // namespace
 
 std::string findings_text(const CheckReport& r) {
@@ -290,7 +275,6 @@ std::string findings_text(const CheckReport& r) {
 }
 
 std::string check_text(const CheckReport& r, bool verbose) {
-  if (r.part) return part_text(r);
   const Paint paint(colour_wanted(1));
   std::string text;
   for (const std::string& hint : r.hints) text += paragraph(paint.yellow("hint:") + " " + hint);

@@ -10,7 +10,6 @@
   COMMAND(laws)                       \
   COMMAND(subjects)                   \
   COMMAND(conform)                    \
-  COMMAND(merge)                      \
   COMMAND(faults)                     \
   COMMAND(serve)                      \
   COMMAND(work)

@@ -56,7 +56,6 @@ TEST_CASE("a slip is answered in one line that says what was probably meant") {
       {"check --subject engine --variant reentrant", "--variant has no effect on engine"},
       {"check --subject mine.py:f --variant renetrant", "did you mean reentrant?"},
       {"laws dropuot-masks", "did you mean dropout-masks?"},
-      {"merge", "merge expects FILE: Files of `check --shard K/N --results FILE`; got none"},
       {"replay --seed 1 --case 1 --output x", "--output has an effect only with --export"},
       {"conform", "conform expects the names of implementations"},
   };

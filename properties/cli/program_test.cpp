@@ -53,50 +53,6 @@ TEST_CASE("check prints the same JSON for one job and for two, apart from times"
   CHECK(one["record_hash"] != check_json("--cases 3000 --seed 10")["record_hash"]);
 }
 
-TEST_CASE("parts of a hunt, one of them killed, merge to the report of one hunt") {
-  const testing::ScratchFolder folder;
-  const std::string options =
-      "--subject engine:R1 --keep-going --no-regressions --cases 1200 --seed 11 ";
-  const auto part = [&](int number, const std::string& more = "") {
-    return "check " + options + "--shard " + std::to_string(number) + "/3 --results r" +
-           std::to_string(number) + " " + more;
-  };
-  const auto report = [](const Outcome& o) {
-    INFO(o.out);
-    CHECK(o.status == 1);
-    Json j = json_in(o.out);
-    for (const char* time : {"seconds", "start_seconds", "cases_per_second"}) j.erase(time);
-    return j;
-  };
-  // Killed as soon as it has written something; were it over by then, it would be as well.
-  run_line("('" REMATCH_PROGRAM "' " + part(2) +
-               " >/dev/null 2>&1 & p=$!; until [ -s r2 ]; do :; done; kill -9 $p; wait $p)",
-           folder.path());
-  for (const int number : {3, 1, 2}) {
-    check(run(part(number, "--resume"), folder.path()), 1,
-          {"part " + std::to_string(number) + " of 3 of 1,200 cases"});
-  }
-  CHECK(report(run("merge --no-regressions --json r1 r2 r3", folder.path())) ==
-        report(run("check --json " + options, folder.path())));
-  check(run("merge r1 r3 r3", folder.path()), 2,
-        {"part 3 is there twice: r3 and r3", "of 3 parts these are missing: 2"});
-  CHECK(run(part(1), folder.path()).status == 2);
-}
-
-TEST_CASE("a part that was interrupted says so, whatever it had seen") {
-  const testing::ScratchFolder folder;
-  const std::string part = "check --subject engine:R1 --keep-going --cases 1000000000 --shard 1/2 ";
-  const Outcome o = run_line("('" REMATCH_PROGRAM "' " + part +
-                                 "--results r1 & p=$!; until grep -qs index r1; do :; done; "
-                                 "kill -TERM $p; wait $p) 2>&1",
-                             folder.path());
-  INFO(o.out);
-  // 1 would be that of a part that is done.
-  CHECK(o.status == 130);
-  CHECK(contains(o.out, "not done; the same command with --resume goes on"));
-  CHECK(contains(o.out, "violates dropout-masks. To replay it unshrunk"));
-}
-
 TEST_CASE("check ends with a summary that says how much was looked at") {
   const Outcome o = run("check --mix standard --cases 2500 --jobs 2");
   check(o, 0,
@@ -290,7 +246,7 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
   const std::pair<const char*, const char*> kErrors[] = {
       {"", "Look for bugs: run random cases"},
       {"--frobnicate", "expected a command before --frobnicate; commands: check, replay"},
-      {"frobnicate", "commands: check, replay, show, laws, subjects, conform, merge, faults"},
+      {"frobnicate", "commands: check, replay, show, laws, subjects, conform, faults"},
       {"frobnicate", "scenario"},
       {"check --law outputs --without outputs", "both name outputs"},
       {"check --without no-such-law", "laws` lists them"},
@@ -314,13 +270,6 @@ TEST_CASE("a usage error exits with 2 and names what was expected") {
       {"show a.json --mix standard", "--mix has no effect on a case file"},
       {"check --limit 5s", "--limit has no effect on engine"},
       {"check --subject 'sh mine.sh' --device cuda", "chooses its own"},
-      {"check --cases 10 --shard 1/2", "--shard needs --results"},
-      {"check --cases 10 --resume", "--resume needs --results"},
-      {"check --cases 10 --shard 3/2 --results r", "--shard: expected K/N with K from 1 to N"},
-      {"check --cases 10 --shard two --results r", "--shard: expected K/N"},
-      {"check --cases 10 --for 1s --results r", "--results needs a fixed number of cases"},
-      {"check --cases 10 --seed random --shard 1/2 --results r", "give all parts the same number"},
-      {"check --cases 10 --results /nowhere/r", "--results: cannot write /nowhere/r: No such file"},
   };
   for (const auto& [arguments, expected] : kErrors) {
     INFO("rematch " << arguments);

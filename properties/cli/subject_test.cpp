@@ -113,18 +113,6 @@ TEST_CASE("what the profile knows is counted, and does not fail a check or a rep
   CHECK(run(replay + " --profile nowhere.json", folder.path()).status == 2);
 }
 
-TEST_CASE("a part that was hunted with another text of the profile is refused") {
-  const ScratchFolder folder;
-  const std::string part =
-      "check --subject engine:S1 --no-regressions --cases 40 --seed 6 "
-      "--profile known.json --results r1 --resume";
-  write_profile(folder.path() / "known.json", R"(["buffers-after-step"])");
-  REQUIRE(run(part, folder.path()).status != 2);
-  CHECK(run(part, folder.path()).status != 2);
-  write_profile(folder.path() / "known.json", R"(["losses"])");
-  check(run(part, folder.path()), 2, {"r1 is of another hunt: expected the profile as it is now"});
-}
-
 TEST_CASE("a subject that dies in every run is a finding that can be seen again") {
   const ScratchFolder folder;
   const std::string subject =

@@ -33,12 +33,7 @@ std::uint64_t chunk_of(const Scope& scope) {
 /// cases that count are always 0 .. n - 1, and which thread ran them is forgotten.
 class Campaign {
  public:
-  explicit Campaign(const HuntOptions& options) : options_(options) {
-    if (options.before == nullptr) return;
-    total_ = *options.before;
-    judged_ = total_.cases;
-    closed_ = options_.is_over(total_);
-  }
+  explicit Campaign(const HuntOptions& options) : options_(options) {}
 
   void work() {
     try {
@@ -158,15 +153,7 @@ class Campaign {
     if (!options_.cases) return;
     const std::uint64_t size = chunk_of(scope_);
     const std::uint64_t chunks = *options_.cases / size + (*options_.cases % size == 0 ? 0 : 1);
-    const auto [number, of] = options_.shard;
-    const std::uint64_t done = total_.cases / size + (total_.cases % size == 0 ? 0 : 1);
-    next_ = committed_ = share(chunks, number - 1, of) + done;
-    end_ = share(chunks, number, of);
-  }
-
-  /// chunks * number / of, which may be beyond 64 bits before the division.
-  static std::uint64_t share(std::uint64_t chunks, std::uint64_t number, std::uint64_t of) {
-    return chunks / of * number + chunks % of * number / of;
+    end_ = chunks;
   }
 
   void run_chunk(std::uint64_t chunk, Worker& worker) {
@@ -209,7 +196,6 @@ class Campaign {
     for (auto first = waiting_.begin(); first != waiting_.end() && first->first == committed_;
          first = waiting_.erase(first), ++committed_) {
       if (options_.is_over(total_)) continue;
-      if (options_.committed) options_.committed(first->second);
       total_.add(std::move(first->second), options_.shrunk_per_law);
       if (options_.is_over(total_)) end_with(first->first);
     }
@@ -237,7 +223,7 @@ class Campaign {
   std::exception_ptr error_;
   std::vector<WorkerLost> lost_;
   std::uint64_t next_ = 0;
-  /// One behind the part's last chunk.
+  /// One behind the last chunk.
   std::uint64_t end_ = UINT64_MAX;
   /// Chunks that ended before one handed out earlier did.
   std::map<std::uint64_t, Tally> waiting_;
@@ -264,19 +250,6 @@ HuntResult hunt(const HuntOptions& options) {
   if (!options.worker.empty() && options.generate) {
     throw std::invalid_argument("[hunt] worker processes cannot call generate");
   }
-  const auto [number, of] = options.shard;
-  if (number < 1 || number > of || (of > 1 && !options.cases)) {
-    throw std::invalid_argument(fmt::format(
-        "[hunt] a part of a fixed number of cases expected, 1 of 1 or more, got {} of {}{}", number,
-        of, options.cases ? "" : " of an unlimited hunt"));
-  }
-
-  const bool whole = options.shard.of == 1;
-  // It had ended when it was stopped.
-  if (whole && options.before != nullptr && options.is_over(*options.before)) {
-    return finish_hunt(options, *options.before);
-  }
-
   Campaign campaign(options);
   {
     std::vector<std::jthread> workers;
@@ -303,19 +276,16 @@ HuntResult hunt(const HuntOptions& options) {
     result.findings = std::move(lost.findings);
   }
   result.interrupted = campaign.interrupted();
-  if (options.before != nullptr) result.cases_before = options.before->cases;
   result.seconds = campaign.elapsed();
   result.start_seconds = campaign.start_seconds();
   // Where a worker was lost, that is why little was judged.
-  if (!campaign.lost().empty() || !whole) result.shortfalls.clear();
-  if (whole) {
-    shrink_into(result, options, std::move(to_shrink), [&](std::size_t done, std::size_t count) {
-      HuntProgress progress;
-      progress.shrunk = done;
-      progress.to_shrink = count;
-      campaign.report(progress);
-    });
-  }
+  if (!campaign.lost().empty()) result.shortfalls.clear();
+  shrink_into(result, options, std::move(to_shrink), [&](std::size_t done, std::size_t count) {
+    HuntProgress progress;
+    progress.shrunk = done;
+    progress.to_shrink = count;
+    campaign.report(progress);
+  });
   return result;
 }
 

@@ -29,10 +29,6 @@ struct HuntOptions : HuntSpec, Schedule {
   /// Returns case number i; empty: generate_case(mix, seed, i, scope). Called from
   /// all threads concurrently.
   std::function<Case(std::uint64_t)> generate;
-  /// The tally of the first cases of the part, hunted before; the hunt goes on behind them.
-  const Tally* before = nullptr;
-  /// Called with the tally of the cases that follow, in their order, from one thread at a time.
-  std::function<void(const Tally&)> committed;
   /// Called about ten times a second, from the thread that called hunt().
   std::function<void(const HuntProgress&)> progress;
   /// Called for the first violation of each law, as soon as it is seen, from one thread at a time.

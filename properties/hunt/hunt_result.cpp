@@ -89,20 +89,4 @@ void shrink_into(HuntResult& result, const HuntOptions& options,
   result.interrupted = result.interrupted || options.stopped();
 }
 
-HuntResult finish_hunt(const HuntOptions& options, const Tally& total) {
-  HuntResult result;
-  {
-    const std::unique_ptr<Worker> worker = make_worker(options);
-    result = result_of(options, total, worker->scope(), worker->versions());
-  }
-  shrink_into(result, options, total.violating, [&](std::size_t done, std::size_t of) {
-    HuntProgress progress;
-    progress.cases = total.cases;
-    progress.shrunk = done;
-    progress.to_shrink = of;
-    if (options.progress) options.progress(progress);
-  });
-  return result;
-}
-
 }  // namespace rematch

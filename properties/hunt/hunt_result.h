@@ -29,8 +29,6 @@ struct HuntResult : Tally {
   /// Duration without shrinking, and the part of it until the first subject was ready.
   double seconds = 0;
   double start_seconds = 0;
-  /// Number of the cases that an earlier process judged.
-  std::uint64_t cases_before = 0;
   /// Stopped before all cases were judged, or before all violating cases were shrunk.
   bool interrupted = false;
   /// The error that ended the hunt after something had been found; before that, it would have been
@@ -38,9 +36,7 @@ struct HuntResult : Tally {
   std::string error;
 
   bool passed() const { return findings.empty() && shortfalls.empty() && error.empty(); }
-  double cases_per_second() const {
-    return seconds > 0 ? static_cast<double>(cases - cases_before) / seconds : 0;
-  }
+  double cases_per_second() const { return seconds > 0 ? static_cast<double>(cases) / seconds : 0; }
 };
 
 /// The result before anything is shrunk.
@@ -52,9 +48,5 @@ HuntResult result_of(const HuntSpec& spec, const Tally& total, const Scope& scop
 void shrink_into(HuntResult& result, const HuntOptions& options,
                  std::vector<ViolatingCase> to_shrink,
                  const std::function<void(std::size_t done, std::size_t of)>& report);
-
-/// Shrinks what a hunt found of which `total` is the tally, and checks the floors: the end of
-/// hunt(), so that parts which were hunted anywhere come to the same.
-HuntResult finish_hunt(const HuntOptions& options, const Tally& total);
 
 }  // namespace rematch

@@ -7,7 +7,6 @@
 #include <span>
 #include <stdexcept>
 
-#include "engine/checkpoint/tensor_hash.h"
 #include "properties/case/json_fields.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/like_fault.h"
@@ -291,7 +290,6 @@ Profile load_profile(const std::filesystem::path& file) {
     JsonFields fields(kProfile, json, "");
     fields.need_version("format", kProfileFormat);
     std::vector<KnownDivergence> entries;
-    std::uint64_t hash = hash_bytes(std::as_bytes(std::span(text)));
     std::string base;
     fields.read("extends", base, kLongestProfileText);
     if (!base.empty()) {
@@ -299,9 +297,7 @@ Profile load_profile(const std::filesystem::path& file) {
       if (base != std::filesystem::path(base).filename() || base >= file.filename()) {
         fields.fail("extends", "a file beside this one that comes before it by name", base);
       }
-      const Profile extended = load_profile(file.parent_path() / base);
-      entries = extended.entries();
-      hash += extended.text_hash();
+      entries = load_profile(file.parent_path() / base).entries();
     }
     const Json& list = fields.need("known");
     need_array(kProfile, list, "known", kMostProfileEntries);
@@ -309,7 +305,7 @@ Profile load_profile(const std::filesystem::path& file) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }
     fields.finish();
-    return Profile(std::move(entries), hash, file.parent_path());
+    return Profile(std::move(entries), file.parent_path());
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(file.string() + ": " + error.what());
   }

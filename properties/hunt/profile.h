@@ -97,13 +97,10 @@ bool is_segment_text(std::string_view text);
 class Profile {
  public:
   Profile() = default;
-  explicit Profile(std::vector<KnownDivergence> entries, std::uint64_t text_hash = 0,
-                   std::filesystem::path folder = {})
-      : entries_(std::move(entries)), text_hash_(text_hash), folder_(std::move(folder)) {}
+  explicit Profile(std::vector<KnownDivergence> entries, std::filesystem::path folder = {})
+      : entries_(std::move(entries)), folder_(std::move(folder)) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
-  /// Hash of its file, and of those that it extends; 0 if it is from none.
-  std::uint64_t text_hash() const { return text_hash_; }
   /// Where a case that shows the entry lies, if there is one: known/ID.json beside its file.
   std::filesystem::path case_of(std::size_t entry) const {
     return folder_ / "known" / (entries_[entry].id + ".json");
@@ -128,7 +125,6 @@ class Profile {
                                          std::size_t from) const;
 
   std::vector<KnownDivergence> entries_;
-  std::uint64_t text_hash_ = 0;
   std::filesystem::path folder_;
   Versions versions_;
   bool is_of_any_version_ = false;

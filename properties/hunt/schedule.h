@@ -7,13 +7,6 @@
 
 namespace rematch {
 
-/// One of `of` parts of a hunt of a fixed number of cases, as equal as whole chunks allow. Part 1
-/// has the first cases.
-struct Shard {
-  std::uint64_t number = 1;
-  std::uint64_t of = 1;
-};
-
 /// Who runs the cases of a hunt, where and for how long. It changes nothing but times and
 /// device_work of a hunt of a fixed number of cases.
 struct Schedule {
@@ -22,9 +15,6 @@ struct Schedule {
   /// long at most.
   std::uint64_t structures_at_least = 0;
   static constexpr double kPatience = 3;
-  /// The part of the cases that is hunted. A part is not shrunk, and floors are not checked: that
-  /// is for finish_hunt(), when all parts are there.
-  Shard shard;
   /// Threads, or processes, at least 1.
   int jobs = 1;
   /// If not empty: each job is a process, which this command of the shell starts, and which serves

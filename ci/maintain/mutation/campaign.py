@@ -141,8 +141,8 @@ def show(mutants, options):
         print(f"{m.outcome:11}{m.told()}" if m.outcome else m.told())
 
 
-def run(command, log, limit=None, **options):
-    """The exit status; None past the limit, in seconds."""
+def run(command, log, limit=None, ends=None, **options):
+    """The exit status; None past the limit, in seconds, and where the command was ended for what it printed."""
     with open(log, "wb") as output:
         # Its own session: Ctrl-C is for this script, and children of a child end with it.
         child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT,
@@ -155,7 +155,8 @@ def run(command, log, limit=None, **options):
                 except subprocess.TimeoutExpired:
                     if stopping.is_set():
                         raise KeyboardInterrupt from None
-                    if time.monotonic() > deadline:
+                    printed = ends and Path(log).read_text(errors="replace")
+                    if time.monotonic() > deadline or (printed and ends.search(printed)):
                         return None
         finally:
             if child.poll() is None:

@@ -19,7 +19,6 @@ COMMANDS = {
     "laws": "list what is checked",
     "subjects": "list the implementations that can be tested",
     "conform": "compare several implementations on one page",
-    "merge": "add up the parts of a hunt",
     "faults": "show that the laws can fail",
     "serve": "answer as a subject",
     "scenario": "answer questions that people asked, with a run",
