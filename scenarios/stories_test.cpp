@@ -21,8 +21,6 @@ const fs::path kRoom = REMATCH_SOURCE_DIR "/scenarios";
 const fs::path kOutput = REMATCH_SCENARIO_OUTPUT;
 constexpr std::string_view kAgain =
     "to accept what the stories find now: rematch scenario --approve scenarios";
-/// Largest picture that a page should show.
-constexpr std::size_t kMaxPicture = 60000;
 
 void write(const fs::path& name, const std::string& text) {
   fs::create_directories(kOutput);
@@ -44,7 +42,6 @@ class StoryTest final : public Catch::ITestInvoker {
       CHECK(claim->holds);
     }
     const std::string& name = scenario_.name;
-    const std::vector<std::string> drawn = pictures(report);
 #ifdef REMATCH_NATIVE
     // Bits, and with them digits, are those of this machine.
     const bool approved = true;
@@ -54,11 +51,7 @@ class StoryTest final : public Catch::ITestInvoker {
 #endif
     // Pages that were approved stay beside those that are not, to be compared.
     const std::string received = approved ? "" : "received-";
-    write(received + name + ".md", markdown(scenario_, report));
-    for (std::size_t i = 0; i < drawn.size(); ++i) {
-      CHECK(drawn[i].size() < kMaxPicture);
-      write(received + picture_name(name, static_cast<int>(i) + 1), drawn[i]);
-    }
+    write(received + name + ".md", page(scenario_, report, 100));
     INFO("found: " << kOutput / (received + name + ".md") << "; compare it with " << name
                    << ".md beside it, of a run before the change; " << kAgain);
     CHECK(approved);

@@ -1,19 +1,28 @@
 #include <fmt/format.h>
 
 #include "properties/cli/check_report.h"
-#include "properties/output/svg_parts.h"
 
 namespace rematch::cli {
 namespace {
 
 /// Text as the content of an element or an attribute. XML has no control characters but these.
 std::string xml(std::string_view text) {
-  std::string printable;
+  std::string out;
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
-    printable += code >= 0x20 || c == '\n' || c == '\t' ? c : '?';
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += code >= 0x20 || c == '\n' || c == '\t' ? c : '?';
+    }
   }
-  return xml_escaped(printable);
+  return out;
 }
 
 struct Suite {

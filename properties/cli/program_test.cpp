@@ -99,18 +99,7 @@ TEST_CASE("the same case comes from a seed and from the file that show prints") 
   fs::remove(file);
 }
 
-TEST_CASE("show draws the bytes over time in the terminal and as SVG") {
-  const fs::path file =
-      fs::temp_directory_path() / ("rematch-show-" + std::to_string(getpid()) + ".svg");
-  check(run("show --seed 1 --case 8 --svg " + file.string()), 0, {"█"});
-  std::ifstream in(file);
-  const std::string svg((std::istreambuf_iterator<char>(in)), {});
-  CHECK(svg.starts_with("<svg "));
-  CHECK(svg.ends_with("</svg>\n"));
-  CHECK(contains(svg, "checkpointed"));
-  fs::remove(file);
-  CHECK(run("show --seed 1 --case 8 --svg /nowhere/a.svg").status == 2);
-}
+TEST_CASE("show draws the bytes over time") { check(run("show --seed 1 --case 8"), 0, {"█"}); }
 
 TEST_CASE("a check of a wrong engine exits with 1, and each line it prints violates the same law") {
   const ScratchFolder scratch;
@@ -235,11 +224,6 @@ TEST_CASE("a case that asks for more memory than a run may use is refused, not c
 TEST_CASE("output that cannot be written is an error") {
   CHECK(run_line("'" REMATCH_PROGRAM "' laws > /dev/full", "/tmp").status == 2);
   CHECK(run_line("'" REMATCH_PROGRAM "' laws | head -1", "/tmp").status == 0);
-}
-
-TEST_CASE("show does not overwrite its case with a picture") {
-  const std::string file = regression("replay_draws_anew");
-  check(run("show " + file + " --svg " + file), 2, {"name another file"});
 }
 
 TEST_CASE("a usage error exits with 2 and names what was expected") {

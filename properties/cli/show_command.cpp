@@ -20,7 +20,6 @@ using Json = nlohmann::ordered_json;
 struct ShowArguments {
   CaseChoice choice;
   SubjectChoice subject;
-  std::string svg;
   bool json = false;
 };
 
@@ -60,14 +59,6 @@ int show(const ShowArguments& a) {
   {
     RunProgress progress(a.json);
     r = replay(c, *subject, failure_laws(), [&](std::string_view run) { progress.note(run); });
-  }
-  if (!a.svg.empty()) {
-    std::error_code ignored;
-    if (std::filesystem::equivalent(a.svg, a.choice.file, ignored)) {
-      throw UsageError(fmt::format("--svg: {} is the case itself; name another file", a.svg));
-    }
-    write_text(a.svg, svg(a.choice.name(), memory_charts(r.seen.plain, r.seen.checkpointed)),
-               "--svg");
   }
   const int status = r.verdicts.kept() ? kHeld : kBroken;
   for (const Violation& v : r.verdicts.violations) {
@@ -127,7 +118,6 @@ int show(const ShowArguments& a) {
         bytes_text(bytes.pool_used_peak), bytes_text(bytes.workspaces),
         bytes_text(bytes.pool_reserved_peak)));
   }
-  if (!a.svg.empty()) print_out(fmt::format("picture written to {}\n", a.svg));
   return status;
 }
 
@@ -135,7 +125,6 @@ void declare_show(Command& command) {
   auto a = std::make_shared<ShowArguments>();
   a->choice.add_options(command);
   a->subject.add_options(command);
-  command.add("--svg", a->svg, "FILE", "Also draw the bytes over time into this file");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return show(*a); });
 }
@@ -147,7 +136,7 @@ const CommandEntry show_command{
     .summary = "Show a case: the model, the plan, and its bytes over time",
     .examples =
         "  rematch show --seed 1 --case 42\n"
-        "  rematch show FINDING.json --svg bytes.svg",
+        "  rematch show FINDING.json",
     .declare = declare_show,
 };
 

@@ -1,28 +1,18 @@
 #include "properties/cli/timeline.h"
 
-#include <algorithm>
-
 namespace rematch::cli {
 namespace {
 
-Chart memory_chart(std::string title, std::span<const TimelinePoint> timeline) {
+Chart live_bytes(std::span<const TimelinePoint> timeline) {
   std::vector<std::int64_t> live;
-  std::vector<std::int64_t> saved;
-  for (const TimelinePoint& point : timeline) {
-    live.push_back(point.live);
-    saved.push_back(point.saved);
-  }
-  Chart chart{.title = std::move(title),
+  for (const TimelinePoint& point : timeline) live.push_back(point.live);
+  Chart chart{.title = "",
               .x_label = "time, in allocation events",
-              .y_label = "bytes",
+              .y_label = "live bytes",
               .kind = Chart::Kind::steps,
-              .series = {over_events("live", live), over_events("saved for backward", saved)}};
+              .series = {over_events("", live)}};
   for (const PhaseSpan& span : phases_of(timeline)) {
     chart.phases.push_back({static_cast<double>(span.begin), phase_name(span.phase)});
-  }
-  if (!live.empty()) {
-    const std::int64_t peak = *std::max_element(live.begin(), live.end());
-    chart.levels = {{static_cast<double>(peak), "peak " + grouped(peak) + " bytes"}};
   }
   return chart;
 }
@@ -52,20 +42,10 @@ std::string phase_name(Moment phase) {
   return "?";
 }
 
-std::vector<Chart> memory_charts(const Record& plain, const Record& checkpointed) {
-  return {memory_chart("plain run", plain.timeline),
-          memory_chart("checkpointed run", checkpointed.timeline)};
-}
-
 std::vector<std::string> memory_texts(const Record& plain, const Record& checkpointed, int width,
                                       const Paint& paint) {
-  std::vector<Chart> charts = memory_charts(plain, checkpointed);
+  const Chart charts[] = {live_bytes(plain.timeline), live_bytes(checkpointed.timeline)};
   std::vector<std::string> texts;
-  for (Chart& chart : charts) {
-    chart.series = {std::move(chart.series[0])};
-    chart.series[0].name.clear();
-    chart.y_label = "live bytes";
-  }
   const Scale scale = scale_of(charts);
   for (const Chart& chart : charts) texts.push_back(chart_text(chart, scale, width, paint));
   return texts;

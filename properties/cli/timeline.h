@@ -21,9 +21,6 @@ std::vector<PhaseSpan> phases_of(std::span<const TimelinePoint> timeline);
 /// "forward", "backward" or "step".
 std::string phase_name(Moment phase);
 
-/// Live and saved bytes of a plain and of a checkpointed run, in this order.
-std::vector<Chart> memory_charts(const Record& plain, const Record& checkpointed);
-
 /// The live bytes of both as text, at one scale and each in `width` columns.
 std::vector<std::string> memory_texts(const Record& plain, const Record& checkpointed, int width,
                                       const Paint& paint);

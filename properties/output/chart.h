@@ -39,8 +39,6 @@ struct Chart {
   /// Parts of the x-axis from its beginning: each lasts until the next one, the last one as long as
   /// the series.
   std::vector<Mark> phases = {};
-  /// Values of y that are worth a line, such as a peak; not shown as text.
-  std::vector<Mark> levels = {};
 };
 
 /// Values from `low` to `high`.
@@ -57,16 +55,6 @@ struct Scale {
   Range x, y;
 };
 Scale scale_of(std::span<const Chart> charts);
-
-/// A chart as a self-contained SVG picture without a size of its own: it takes the width that it is
-/// given, and its text stays legible from 360 to 1200 pixels, on light and dark pages. Values of
-/// bars must not be negative. Long series are thinned: of neighbouring steps the highest is drawn,
-/// of neighbouring points of a line the first.
-std::string svg(const Chart& chart);
-
-/// Charts, one below the other, at one scale. They are not bars and have the same series, kind and
-/// label of x, which are said once.
-std::string svg(std::string_view title, std::span<const Chart> charts);
 
 /// A chart without its title as block characters for a terminal of `width` columns; of the steps or
 /// points in a column the highest is shown.

@@ -25,12 +25,11 @@ constexpr std::string_view kFooter =
 
 Examples:
   rematch scenario
-  rematch scenario last_segment --svg pictures
+  rematch scenario last_segment
   rematch scenario --all --json)";
 
 struct Arguments {
   std::vector<std::string> names;
-  std::string svg;
   std::string approve;
   bool all = false;
   bool json = false;
@@ -44,14 +43,6 @@ fs::path made_folder(std::string_view option, const fs::path& folder) {
         fmt::format("{}: cannot create {}: {}", option, folder.string(), error.message()));
   }
   return folder;
-}
-
-void write_page(const fs::path& folder, const Scenario& scenario, const Report& report) {
-  int number = 0;
-  for (const std::string& picture : pictures(report)) {
-    cli::write_text(folder / picture_name(scenario.name, ++number), picture);
-  }
-  cli::write_text(folder / fmt::format("{}.md", scenario.name), markdown(scenario, report));
 }
 
 std::vector<const Scenario*> chosen(const Arguments& a) {
@@ -117,14 +108,8 @@ int list(bool json) {
 
 int run(const Arguments& a) {
   const std::vector<const Scenario*> stories = chosen(a);
-  if (stories.empty()) {
-    if (!a.svg.empty()) {
-      throw cli::UsageError("expected the name of a scenario, or --all, got options alone");
-    }
-    return list(a.json);
-  }
+  if (stories.empty()) return list(a.json);
   // Before the run, so that a bad folder costs no computation.
-  const fs::path pages = a.svg.empty() ? fs::path() : made_folder("--svg", a.svg);
   if (!a.approve.empty()) made_folder("--approve", a.approve);
   const std::atomic<bool>& stop = cli::stop_on_interrupt();
 
@@ -138,12 +123,11 @@ int run(const Arguments& a) {
     const Report report = run_one(*scenario, stop);
     claims += report.claims();
     failed += report.failed();
-    if (!pages.empty()) write_page(pages, *scenario, report);
     digests.push_back(digest(*scenario, report));
     if (a.json) {
       told.push_back(json_of(*scenario, report));
     } else if (a.approve.empty()) {
-      cli::print_out(terminal_text(*scenario, report, cli::terminal_width(1)) + "\n");
+      cli::print_out(page(*scenario, report, cli::terminal_width(1)) + "\n");
     }
   }
   const bool interrupted = stop;
@@ -154,9 +138,6 @@ int run(const Arguments& a) {
   if (a.json) {
     cli::print_out(told.dump(2) + "\n");
     return failed > 0 ? cli::kBroken : interrupted ? cli::kInterrupted : cli::kHeld;
-  }
-  if (!pages.empty()) {
-    cli::print_out(fmt::format("charts and report written to {}\n", pages.string()));
   }
   if (interrupted) cli::print_out(paint.yellow("interrupted: the results so far") + "\n");
   const std::string claimed = cli::counted(static_cast<std::uint64_t>(claims), "claim");
@@ -174,9 +155,6 @@ int parse_and_run(int argc, char** argv) {
       ->type_name("NAME");
   app.add_flag("--all", a.all, "Run every scenario");
   app.add_flag("--json", a.json, "Claims and answers as JSON instead of text");
-  app.add_option("--svg", a.svg,
-                 "Also write the charts, and the report as Markdown, into this folder")
-      ->type_name("DIR");
   app.add_option("--approve", a.approve,
                  "Run all scenarios and write their digests to DIR/approved.json")
       ->type_name("DIR");

@@ -41,13 +41,10 @@ TEST_CASE("the questions, and the claims of a story, are there as JSON") {
   CHECK(told.at(0)["claims"].at(0)["holds"] == true);
 }
 
-TEST_CASE("a story is told as text, and with its pictures") {
-  const ScratchFolder folder;
-  const Outcome text = run("preserve_rng --svg '" + folder.path().string() + "'");
+TEST_CASE("a story is told as text") {
+  const Outcome text = run("preserve_rng");
   check(text, 0, {"claims hold"});
   CHECK_FALSE(contains(text.out, "\033"));
-  CHECK(text_of(folder.path() / "preserve_rng-1.svg").starts_with("<svg "));
-  CHECK(contains(text_of(folder.path() / "preserve_rng.md"), "](preserve_rng-1.svg)"));
 }
 
 TEST_CASE("an interrupted story keeps what it found and exits with 130") {
@@ -61,11 +58,10 @@ TEST_CASE("a usage error of the scenarios exits with 2 and names what was expect
   const std::pair<const char*, const char*> kErrors[] = {
       {"no_such_story", "(`rematch scenario` lists them)"},
       {"last_segmnet", "no scenario is named \"last_segmnet\"; did you mean last_segment?"},
-      {"last_segment --svgs x", "has no option --svgs; did you mean --svg?"},
+      {"last_segment --jsn", "has no option --jsn; did you mean --json?"},
       {"last_segment --all", "got several of them"},
       {"last_segment --approve /tmp", "got several of them"},
-      {"last_segment --svg /dev/null/pictures", "/dev/null/pictures"},
-      {"--svg /tmp", "expected the name of a scenario"},
+      {"--approve /dev/null/folder", "/dev/null/folder"},
       {"last_segment --colour", "--colour"},
   };
   for (const auto& [arguments, expected] : kErrors) {

@@ -1,11 +1,14 @@
 #include "scenarios/report/render.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "properties/output/terminal.h"
 
 namespace rematch::scenarios {
 namespace {
+
+constexpr int kColumns = 118;
 
 std::string cell(std::string_view text) {
   std::string out;
@@ -43,7 +46,6 @@ bool begins_block(std::string_view line) {
 
 /// Text whose lines are not too long to be read in a diff.
 std::string paragraph(std::string_view text, std::string_view indent = "") {
-  constexpr int kColumns = 118;
   std::string out;
   for (const std::string& line : cli::wrapped(text, kColumns - static_cast<int>(indent.size()))) {
     if (!out.empty()) out += begins_block(line) ? " " : "\n" + std::string(indent);
@@ -52,17 +54,16 @@ std::string paragraph(std::string_view text, std::string_view indent = "") {
   return out + "\n";
 }
 
-std::string text_of(const Scenario& scenario, const Report& report,
-                    std::optional<int> columns = std::nullopt) {
+std::string text_of(const Scenario& scenario, const Report& report, int columns,
+                    bool with_measured) {
   std::string out = fmt::format("# {}\n\n", scenario.name);
   out += paragraph(fmt::format("> {}", scenario.question), "> ") + "\n";
   out += paragraph(fmt::format("Source: {}", scenario.source)) + "\n";
   out += paragraph(fmt::format("**In short.** {}", scenario.answer));
-  int pictures = 0;
   bool in_list = false;
   for (const Report::Item& item : report.items()) {
     const Claim* claim = std::get_if<Claim>(&item);
-    if (std::holds_alternative<Measured>(item) && !columns) continue;
+    if (std::holds_alternative<Measured>(item) && !with_measured) continue;
     if (!(in_list && claim != nullptr)) out += "\n";
     in_list = claim != nullptr;
     if (claim != nullptr) {
@@ -73,12 +74,9 @@ std::string text_of(const Scenario& scenario, const Report& report,
       out += table(*rows);
     } else if (const auto* measured = std::get_if<Measured>(&item)) {
       out += "Measured: " + measured->line + "\n";
-    } else if (const auto* chart = std::get_if<Chart>(&item); columns) {
-      out +=
-          fmt::format("**{}**\n\n{}", chart->title,
-                      chart_text(*chart, cli::scale_of({chart, 1}), *columns, cli::Paint(false)));
-    } else {
-      out += fmt::format("![{}]({})\n", chart->title, picture_name(scenario.name, ++pictures));
+    } else if (const auto* chart = std::get_if<Chart>(&item)) {
+      out += fmt::format("**{}**\n\n{}", chart->title,
+                         chart_text(*chart, cli::scale_of({chart, 1}), columns, cli::Paint(false)));
     }
   }
   return out + "\n" +
@@ -87,24 +85,8 @@ std::string text_of(const Scenario& scenario, const Report& report,
 
 }  // namespace
 
-std::string picture_name(std::string_view story, int number) {
-  return fmt::format("{}-{}.svg", story, number);
-}
-
-std::string markdown(const Scenario& scenario, const Report& report) {
-  return text_of(scenario, report);
-}
-
-std::string terminal_text(const Scenario& scenario, const Report& report, int columns) {
-  return text_of(scenario, report, columns);
-}
-
-std::vector<std::string> pictures(const Report& report) {
-  std::vector<std::string> drawn;
-  for (const Report::Item& item : report.items()) {
-    if (const auto* chart = std::get_if<Chart>(&item)) drawn.push_back(svg(*chart));
-  }
-  return drawn;
+std::string page(const Scenario& scenario, const Report& report, int columns) {
+  return text_of(scenario, report, columns, true);
 }
 
 std::string digest(const Scenario& scenario, const Report& report) {
@@ -113,11 +95,17 @@ std::string digest(const Scenario& scenario, const Report& report) {
   const auto add = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
   };
-  add(markdown(scenario, report));
-  const std::vector<std::string> drawn = pictures(report);
-  for (const std::string& picture : drawn) add(picture);
+  add(text_of(scenario, report, kColumns, false));
+  int charts = 0;
+  for (const Report::Item& item : report.items()) {
+    const auto* chart = std::get_if<Chart>(&item);
+    if (chart == nullptr) continue;
+    ++charts;
+    // A picture rounds.
+    for (const cli::Series& s : chart->series) add(fmt::format("{:.6g}", fmt::join(s.y, " ")));
+  }
   return fmt::format(R"("{}": {{"claims": {}, "charts": {}, "digest": "{:016x}"}})", scenario.name,
-                     report.claims(), drawn.size(), hash);
+                     report.claims(), charts, hash);
 }
 
 }  // namespace rematch::scenarios

@@ -33,15 +33,15 @@ Report sample(bool holds = true, double peak = 5) {
 
 }  // namespace
 
-TEST_CASE("Markdown shows everything but what was measured") {
-  const std::string text = markdown(kStory, sample());
+TEST_CASE("a page is Markdown, with charts in blocks and what was measured") {
+  const std::string text = page(kStory, sample(), 80);
   CHECK(text.starts_with("# a_story\n\n> Why?\n\nSource: a thread\n\n**In short.** Because.\n"));
   CHECK(contains(text, "| run | a \\| b |\n| --- | ---: |\n| plain | 1,234 |\n"));
-  CHECK(contains(text, "](a_story-1.svg)"));
+  CHECK(contains(text, "█"));
   CHECK(contains(text, "\n\n- [x] first claim\n- [x] second claim\n"));
-  CHECK_FALSE(contains(text, "12 ms"));
+  CHECK(contains(text, "Measured: 12 ms\n"));
   CHECK(text.ends_with("\n\n**In PyTorch.** Do `this`. (A1.x, B2.x.)\n"));
-  CHECK(contains(markdown(kStory, sample(false)), "- [ ] first claim"));
+  CHECK(contains(page(kStory, sample(false), 80), "- [ ] first claim"));
 }
 
 TEST_CASE(
@@ -55,8 +55,6 @@ TEST_CASE(
     if (!same) report.say("More.");
     CHECK((digest(kStory, report) == approved) == same);
   }
-  // Of a chart the page has the title alone.
-  CHECK(markdown(kStory, sample(true, 6)) == markdown(kStory, sample()));
   CHECK(digest(kStory, sample(true, 6)) != approved);
 }
 
@@ -65,19 +63,11 @@ TEST_CASE("wrapping a paragraph makes no list, heading or quotation of it") {
   for (const char* word : {"-", "+", "*", "#", "##", ">", "12.", "3)"}) {
     Report report;
     report.say(filler + " a b " + word + " c");
-    CHECK(contains(markdown(kStory, report), filler + " a b " + word + " c\n"));
+    CHECK(contains(page(kStory, report, 80), filler + " a b " + word + " c\n"));
   }
   Report report;
   report.say(filler + " a b -1 c");
-  CHECK(contains(markdown(kStory, report), filler + " a b\n-1 c\n"));
-}
-
-TEST_CASE("the terminal shows the page with what was measured, and draws the charts") {
-  const std::string text = terminal_text(kStory, sample(false), 80);
-  CHECK(contains(text, "- [ ] first claim\n- [x] second claim\n"));
-  CHECK(contains(text, "Measured: 12 ms\n"));
-  CHECK(contains(text, "█"));
-  CHECK_FALSE(contains(text, ".svg"));
+  CHECK(contains(page(kStory, report, 80), filler + " a b\n-1 c\n"));
 }
 
 }  // namespace rematch::scenarios
