@@ -225,7 +225,7 @@ class Engine {
   std::vector<Node> graph_;
 };
 
-/// Features that cases may have (properties/REFERENCE.md), and what records show.
+/// Features that cases may have (`ci/maintain/reference` prints them), and what records show.
 constexpr const char* kImplements =
     R"(["linear","tanh","dropout","odd_size","draws_in_checkpointed_segment","two_drawing_segments",
     "non_reentrant","early_stop_off","no_check","explicit_segments","trainable_input","frozen_input",

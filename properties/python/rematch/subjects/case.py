@@ -1,6 +1,6 @@
 """Cases as the harness sends them, with their defaults filled in.
 
-`properties/REFERENCE.md` says what each field means.
+`ci/maintain/reference` prints what each field means.
 """
 
 import json
@@ -21,7 +21,7 @@ PROMISE = "promise"
 
 FIELDS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("fields.json").read_text())
 """The fields of a case's structs and of a record's lists with their defaults, None where they must be given:
-`ci/maintain/reference` takes them from the harness."""
+`ci/maintain/reference --write` takes them from the harness."""
 
 
 def _struct(name: str, **parts: Any) -> Any:
