@@ -1,14 +1,12 @@
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <map>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "properties/case/policy.h"
 #include "properties/laws/support.h"
-#include "properties/laws/unit_runs.h"
-#include "properties/layers/layer.h"
 
 namespace rematch {
 namespace {
@@ -17,77 +15,34 @@ constexpr std::string_view kCollectives = "collectives";
 
 using Kind = CollectiveKind;
 using Phase = CollectivePhase;
+using Readings = std::vector<CollectiveReading>;
 
-std::string text_of(int count, std::int64_t bytes) {
-  return std::to_string(count) + ", of " + std::to_string(bytes) + " bytes";
+bool is_mark(const CollectiveReading& c) { return c.kind == Kind::ran || c.kind == Kind::stopped; }
+bool is_same(const CollectiveReading& a, const CollectiveReading& b) {
+  return a.kind == b.kind && a.unit == b.unit && a.bytes == b.bytes;
 }
 
-/// Bytes that the wrapping and the plan imply of one unit in one forward with its backward.
-struct Implied {
-  const UnitReading* unit = nullptr;
-  /// Bytes of its parameters, of those that get a gradient, and of those of which only a part may
-  /// get one: parameters of the subject's own layers.
-  std::int64_t whole = 0;
-  std::int64_t trained = 0;
-  std::int64_t in_part = 0;
-  /// How many gradients are added up ahead of each reduction, and their bytes.
-  int sums = 0;
-  std::int64_t added = 0;
-};
+/// Whether each run of the unit sends values, or its backward gradients of values: its layers are
+/// split among devices.
+bool sends_values(const UnitReading& u) {
+  return u.gathers_operand + u.gathers + u.reduces + u.gathers_gradient + u.gathers_back +
+             u.reduces_back >
+         0;
+}
 
-std::vector<Implied> implied_by(const Evidence& e, const Record& r) {
-  std::vector<Implied> units;
-  for (const UnitReading& u : r.units) {
-    Implied i{&u};
-    for (const ShardReading& s : r.shards) {
-      if (s.unit != u.unit) continue;
-      const auto p = static_cast<std::size_t>(s.parameter);
-      const auto layer = static_cast<std::size_t>(e.geometry.parameters.at(p).layer);
-      i.whole += s.bytes;
-      if (e.forecast.hooks.at(p) == 0) continue;
-      i.trained += s.bytes;
-      i.sums += s.added > 0 ? 1 : 0;
-      i.added += s.added;
-      if (e.c.layers.at(layer).kind == LayerKind::custom) i.in_part += s.bytes;
+/// "gather of 32 bytes, reduction of 16 bytes".
+std::string text_of(const Readings& sent) {
+  std::string text;
+  for (const CollectiveReading& c : sent) {
+    text += text.empty() ? "" : ", ";
+    if (is_mark(c)) {
+      text += c.kind == Kind::ran ? "end of a run" : "early stop of a run";
+      continue;
     }
-    units.push_back(i);
+    text += c.kind == Kind::gather ? "gather" : c.kind == Kind::reduce ? "reduction" : "other";
+    text += " of " + std::to_string(c.bytes) + " bytes";
   }
-  return units;
-}
-
-/// Gathers of a unit that so many backwards of one forward and their recomputations imply.
-int gathers_in_backwards(const ProtocolSpec& p, const Implied& i, int microbatch, int backwards) {
-  if (i.unit->replicated || i.whole == 0) return 0;
-  // Where all forwards run first, the first backward, that of the last one, finds what stays
-  // gathered, and lets go of it.
-  const bool found = i.unit->stays && (!p.forwards_first || microbatch + 1 == p.microbatches);
-  return backwards - (found ? 1 : 0);
-}
-
-/// The collectives of a record, each with the forward that it is for. Where other forwards wait, a
-/// backward may prefetch a unit for the next one: once it had its own gathers.
-std::vector<CollectiveReading> attributed(const Evidence& e, const Record& record,
-                                          const std::vector<Implied>& implied) {
-  std::vector<CollectiveReading> all = record.collectives;
-  const ProtocolSpec& p = e.c.protocol;
-  if (!p.forwards_first) return all;
-  for (const Implied& i : implied) {
-    if (sends_values(*i.unit)) continue;
-    // How many there were so far, and whether the last one was for the next backward.
-    std::map<std::pair<int, int>, std::pair<int, bool>> backwards;
-    for (CollectiveReading& c : all) {
-      if (c.unit != i.unit->unit || c.kind != Kind::gather || c.phase == Phase::forward) continue;
-      auto& [count, ahead] = backwards[{c.step, c.microbatch}];
-      const int own = gathers_in_backwards(p, i, c.microbatch, p.backwards);
-      if (c.microbatch > 0 && !ahead && count == own) {
-        ahead = true;
-        ++backwards[{c.step, --c.microbatch}].first;
-      } else {
-        ++count;
-      }
-    }
-  }
-  return all;
+  return text.empty() ? "none" : text;
 }
 
 bool has_reentrant(const std::vector<SegmentSpec>& segments) {
@@ -96,278 +51,258 @@ bool has_reentrant(const std::vector<SegmentSpec>& segments) {
   });
 }
 
-/// Collectives that a device took part in, for one forward and its backwards.
-class Seen {
- public:
-  /// `plain`: what the plain run shows, nullptr if this is it.
-  Seen(const Evidence& e, const std::vector<CollectiveReading>& all,
-       const std::vector<Implied>& implied, const Seen* plain, int step, int microbatch)
-      : e_(e), implied_(implied), plain_(plain), step_(step), microbatch_(microbatch) {
-    for (const CollectiveReading& c : all) {
-      if (c.step == step && c.microbatch == microbatch) seen_.push_back(c);
-    }
+/// The segments that a layer lies in, the outermost first.
+std::vector<SegmentSpec> segments_around(const Case& c, int layer) {
+  std::vector<SegmentSpec> found;
+  std::vector<SegmentSpec> level = segments_of(c);
+  for (;;) {
+    const auto its = std::find_if(level.begin(), level.end(), [&](const SegmentSpec& s) {
+      return s.begin <= layer && layer < s.end;
+    });
+    if (its == level.end()) return found;
+    found.push_back(*its);
+    level = std::vector<SegmentSpec>(found.back().nested);
   }
+}
+
+/// Collectives of both runs for one forward and its backwards. Where all forwards of a step run
+/// first, for all of them: what one backward prefetches may be for another.
+class Window {
+ public:
+  Window(const Evidence& e, int step, int microbatch)
+      : e_(e),
+        step_(step),
+        microbatch_(microbatch),
+        plain_(of(e.plain)),
+        seen_(of(e.checkpointed)) {}
 
   std::optional<Violation> judge() const {
-    for (const CollectiveReading& c : seen_) {
-      const auto is_known = [&](const Implied& i) { return i.unit->unit == c.unit; };
-      if (c.kind == Kind::other || std::none_of(implied_.begin(), implied_.end(), is_known)) {
-        return violation("collectives outside of all units", "none", text_of(1, c.bytes));
-      }
+    if (auto v = judge_forward()) return v;
+    for (const UnitReading& u : e_.checkpointed.units) {
+      auto v = sends_values(u) ? judge_split(u) : judge_sharded(u);
+      if (v) return v;
     }
-    for (const Implied& i : implied_) {
-      if (sends_values(*i.unit)) {
-        if (has_several_losses()) continue;
-        const UnitRuns runs{e_,          *i.unit, step_,
-                            microbatch_, seen_,   plain_ == nullptr ? nullptr : &plain_->seen_};
-        if (auto v = judge_runs(runs))
-          return violation(name(i) + ", " + v->place, v->expected, v->got);
-        continue;
-      }
-      if (auto v = judge_gathers(i)) return v;
-      if (auto v = judge_reductions(i)) return v;
-      const int kept = count(i, Kind::kept, Phase::backward);
-      if (kept > 0) {
-        return violation(
-            name(i) + " after the backward", "sharded",
-            std::to_string(bytes(i, Kind::kept, Phase::backward)) + " bytes are still gathered");
-      }
-    }
-    return judge_order();
+    return std::nullopt;
   }
 
  private:
-  std::string_view run() const { return plain_ == nullptr ? "plain run" : "checkpointed run"; }
-  int losses() const { return static_cast<int>(roots_of(e_.c, e_.forecast.output_flags).size()); }
-  bool has_backward() const { return losses() > 0; }
+  Readings of(const Record& r) const {
+    Readings found;
+    std::copy_if(r.collectives.begin(), r.collectives.end(), std::back_inserter(found),
+                 [&](const CollectiveReading& c) {
+                   return c.step == step_ && (waits() || c.microbatch == microbatch_);
+                 });
+    return found;
+  }
+  bool waits() const { return e_.c.protocol.forwards_first; }
+  /// How many backwards there are, for each loss.
+  int backwards() const {
+    return e_.c.protocol.backwards * (waits() ? e_.c.protocol.microbatches : 1);
+  }
   /// Each has backwards of its own, which reach some units only: how many nothing here says.
-  bool has_several_losses() const { return losses() > 1; }
-  int most_backwards() const { return e_.c.protocol.backwards * std::max(losses(), 1); }
+  int losses() const { return static_cast<int>(roots_of(e_.c, e_.forecast.output_flags).size()); }
 
-  bool reduces(const UnitReading& u) const {
-    const ProtocolSpec& p = e_.c.protocol;
-    const bool last = microbatch_ == (p.forwards_first ? 0 : p.microbatches - 1);
-    return has_backward() && (!u.accumulates || last || is_learning(u));
+  static Readings in(const Readings& all, Phase phase, int unit) {
+    Readings found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                 [&](const CollectiveReading& c) { return c.unit == unit && c.phase == phase; });
+    return found;
   }
-  bool is_learning(const UnitReading& u) const {
-    return has_backward() && u.learns && step_ == 0 && microbatch_ == 0;
-  }
-
-  std::optional<Violation> judge_gathers(const Implied& i) const {
-    const UnitReading& u = *i.unit;
-    const int all = u.replicated || i.whole == 0 ? 0 : 1;
-    const bool follows = e_.c.protocol.forwards_first && microbatch_ > 0;
-    const int entered = u.stays && follows ? 0 : all;
-    const int forward = count(i, Kind::gather, Phase::forward);
-    const int recomputation = count(i, Kind::gather, Phase::recomputation);
-    const int backward = count(i, Kind::gather, Phase::backward);
-    if (forward != entered) return wrong(i, "gathers in the forward", entered, forward);
-    const ProtocolSpec& p = e_.c.protocol;
-    const int both = gathers_in_backwards(p, i, microbatch_, most_backwards());
-    const int least = gathers_in_backwards(p, i, microbatch_, p.backwards);
-    // A reentrant forward records nothing, so nothing may say that the backward of the unit begins
-    // before its recomputation does.
-    const int within = u.recomputed ? both : 0;
-    if (recomputation > within)
-      return wrong(i, "gathers in the recomputation", within, recomputation);
-    // Nothing here says whether the backward passes through a unit in which nothing trains, or
-    // prefetches it; it may gather it once.
-    const int got = recomputation + backward;
-    const bool may_be_none = i.trained == 0;
-    if (got > both || (got < least && !may_be_none)) {
-      return wrong(i, "gathers in the backward and its recomputations", both, got);
-    }
-    for (const CollectiveReading& c : seen_) {
-      if (c.unit != u.unit || c.kind != Kind::gather || c.bytes == i.whole) continue;
-      return violation("gather of " + name(i), std::to_string(i.whole) + " bytes",
-                       std::to_string(c.bytes));
-    }
-    return std::nullopt;
-  }
-
-  std::optional<Violation> judge_reductions(const Implied& i) const {
-    const UnitReading& u = *i.unit;
-    const int early =
-        count(i, Kind::reduce, Phase::forward) + count(i, Kind::reduce, Phase::recomputation);
-    if (early > 0) return wrong(i, "reductions outside of the backward", 0, early);
-    // Where no parameter gets a gradient, nothing tells a unit that there is a backward, but for
-    // the one from which it learns that.
-    const bool told = i.trained > 0 ? reduces(u) : is_learning(u);
-    const int times = told ? most_backwards() : 0;
-    const int least_times = told ? e_.c.protocol.backwards : 0;
-    const int each = 1 + i.sums;
-    const std::int64_t most = times * ((u.replicated ? i.whole : i.trained) + i.added);
-    const std::int64_t least =
-        least_times * ((u.replicated ? i.whole : i.trained - i.in_part) + i.added);
-    const int got = count(i, Kind::reduce, Phase::backward);
-    const std::int64_t sum = bytes(i, Kind::reduce, Phase::backward);
-    // No forecast says how much of the subject's own layers is reduced, or for which loss; the
-    // plain run does. But a reentrant segment gives outputs that a loss does not reach zeros.
-    const bool is_as_plain = !has_several_losses() || !has_reentrant(segments_);
-    if (plain_ != nullptr && least < most && is_as_plain) {
-      const std::int64_t there = plain_->bytes(i, Kind::reduce, Phase::backward);
-      if (sum != there) {
-        return violation("reductions of gradients of " + name(i) + " in the backward",
-                         text_of(plain_->count(i, Kind::reduce, Phase::backward), there) +
-                             ", as in the plain run",
-                         text_of(got, sum));
-      }
-    }
-    // Replicated parameters are reduced in buckets, whose number is up to the implementation.
-    const bool many = !u.replicated && (got < least_times * each || got > times * each);
-    if (!many && least <= sum && sum <= most) return std::nullopt;
-    return violation("reductions of gradients of " + name(i) + " in the backward",
-                     text_of(times * each, most), text_of(got, sum));
-  }
-
-  /// Units are gathered in the order in which they run, and the backward gathers them in reverse,
-  /// also where it prefetches. But a recomputation gathers those within its segment in the order in
-  /// which they run, and where a unit ends with one within it, that one may come first, and what it
-  /// prefetches. Where other forwards wait, or a forward has several backwards, what one backward
-  /// prefetches may be for another, so only the forward's order is judged. The order of reductions
-  /// is not: a unit whose inputs require no grad is reduced when all else is over.
-  std::optional<Violation> judge_order() const {
-    std::array<const Implied*, 3> last{};
-    std::vector<const Implied*> in_backward;
-    const bool is_alone = most_backwards() == 1 && !e_.c.protocol.forwards_first;
-    for (const CollectiveReading& c : seen_) {
-      const bool in_forward = c.phase == Phase::forward;
-      if (c.kind != Kind::gather || (!in_forward && !is_alone)) continue;
-      const Implied& next = *std::find_if(implied_.begin(), implied_.end(),
-                                          [&](const Implied& i) { return i.unit->unit == c.unit; });
-      if (sends_values(*next.unit)) continue;
-      const Implied*& before = last[static_cast<std::size_t>(c.phase)];
-      const Implied* after = nullptr;
-      if (in_forward && before != nullptr && next.unit->begin < before->unit->begin) after = before;
-      const bool is_around =
-          std::any_of(implied_.begin(), implied_.end(), [&](const Implied& inner) {
-            // Has nothing to gather, and may prefetch even so.
-            const bool has_begun =
-                inner.unit->stays || inner.whole == 0 ||
-                std::find(in_backward.begin(), in_backward.end(), &inner) != in_backward.end();
-            return &inner != &next && next.unit->begin <= inner.unit->begin &&
-                   ends_with(*next.unit, inner.unit->end) && has_begun;
-          });
-      if (!in_forward && is_around) continue;
-      if (!in_forward && !in_backward.empty()) {
-        const auto [begin, end] = segment_of(next);
-        if (end > segment_of(*in_backward.back()).second) after = in_backward.back();
-        if (before != nullptr && segment_of(*before) == std::pair(begin, end)) {
-          const bool early = c.phase == Phase::recomputation
-                                 ? next.unit->begin < before->unit->begin
-                                 : next.unit->end > before->unit->end;
-          if (early) after = before;
-        }
-      }
-      if (after != nullptr) {
-        return violation("order of gathers", name(next) + " before " + name(*after),
-                         name(*after) + " before " + name(next));
-      }
-      before = &next;
-      if (!in_forward) in_backward.push_back(&next);
-    }
-    return std::nullopt;
-  }
-
-  /// Whether what comes out of a unit may be what its layer before `end` made.
-  bool ends_with(const UnitReading& u, int end) const {
-    if (end > u.end) return false;
-    const auto& layers = e_.c.layers;
-    return std::all_of(layers.begin() + end, layers.begin() + u.end, [&](const LayerSpec& l) {
-      const Layer& kind = layer_of(l);
-      const bool drops = l.kind == LayerKind::dropout || l.kind == LayerKind::gaussian_noise ||
-                         l.kind == LayerKind::stochastic_depth;
-      return kind.identity || kind.view ||
-             (drops && (l.p == 0 || !trains_in(l, e_.c.protocol.train)));
-    });
-  }
-
-  /// The layers that are recomputed together, of which the unit has some; else its own.
-  std::pair<int, int> segment_of(const Implied& i) const {
-    for (const SegmentSpec& s : segments_) {
-      if (s.begin <= i.unit->begin && i.unit->end <= s.end) return {s.begin, s.end};
-    }
-    return {i.unit->begin, i.unit->end};
-  }
-
-  int count(const Implied& i, Kind kind, Phase phase) const {
+  static int count(const Readings& all, Kind kind, Phase phase, const UnitReading& u) {
+    const Readings found = in(all, phase, u.unit);
     return static_cast<int>(
-        std::count_if(seen_.begin(), seen_.end(), [&](const CollectiveReading& c) {
-          return c.unit == i.unit->unit && c.phase == phase && c.kind == kind;
-        }));
+        std::count_if(found.begin(), found.end(), [&](const auto& c) { return c.kind == kind; }));
   }
-
-  std::int64_t bytes(const Implied& i, Kind kind, Phase phase) const {
+  static std::int64_t bytes(const Readings& all, Kind kind, const UnitReading& u) {
     std::int64_t sum = 0;
-    for (const CollectiveReading& c : seen_) {
-      if (c.unit == i.unit->unit && c.kind == kind && c.phase == phase) sum += c.bytes;
+    for (const CollectiveReading& c : in(all, Phase::backward, u.unit)) {
+      if (c.kind == kind) sum += c.bytes;
     }
     return sum;
   }
 
-  static std::string name(const Implied& i) {
-    return "unit " + std::to_string(i.unit->unit) + " (layers " + std::to_string(i.unit->begin) +
-           " to " + std::to_string(i.unit->end - 1) + ")";
+  /// Units are gathered, and send, in the order in which they run, as often as without a
+  /// checkpoint; and nothing is sent outside of units that is not sent without one.
+  std::optional<Violation> judge_forward() const {
+    const auto of_phase = [](const Readings& all) {
+      Readings found = all;
+      std::erase_if(found, [](const CollectiveReading& c) { return c.phase != Phase::forward; });
+      return found;
+    };
+    const Readings there = of_phase(plain_);
+    const Readings here = of_phase(seen_);
+    const auto [a, b] =
+        std::mismatch(there.begin(), there.end(), here.begin(), here.end(), is_same);
+    if (a != there.end() || b != here.end()) {
+      return violation("collective " + std::to_string(a - there.begin() + 1) + " of the forward",
+                       a == there.end() ? "none" : text_of({*a}) + ", " + name(a->unit),
+                       b == here.end() ? "none" : text_of({*b}) + ", " + name(b->unit));
+    }
+    const auto outside = [&](const Readings& all) {
+      return std::count_if(all.begin(), all.end(), [&](const CollectiveReading& c) {
+        const auto& units = e_.checkpointed.units;
+        return c.kind == Kind::other ||
+               std::none_of(units.begin(), units.end(),
+                            [&](const UnitReading& u) { return u.unit == c.unit; });
+      });
+    };
+    if (outside(seen_) <= outside(plain_)) return std::nullopt;
+    return violation("collectives outside of all units", std::to_string(outside(plain_)),
+                     std::to_string(outside(seen_)));
   }
-  std::optional<Violation> wrong(const Implied& i, std::string_view what, int expected,
+
+  std::optional<Violation> judge_sharded(const UnitReading& u) const {
+    std::int64_t whole = 0;
+    std::int64_t added = 0;
+    bool trains = false;
+    for (const ShardReading& s : e_.checkpointed.shards) {
+      if (s.unit != u.unit) continue;
+      whole += s.bytes;
+      added += s.added;
+      trains = trains || e_.forecast.hooks.at(static_cast<std::size_t>(s.parameter)) > 0;
+    }
+    for (const CollectiveReading& c : seen_) {
+      if (c.unit != u.unit || c.kind != Kind::gather || c.bytes == whole) continue;
+      return violation("gather of " + name(u.unit), std::to_string(whole) + " bytes",
+                       std::to_string(c.bytes));
+    }
+    const int again = count(seen_, Kind::gather, Phase::recomputation, u);
+    if (again > 0 && !u.recomputed) return wrong(u, "gathers in the recomputation", 0, again);
+    const int there = count(plain_, Kind::gather, Phase::backward, u);
+    const int here = again + count(seen_, Kind::gather, Phase::backward, u);
+    // Where nothing trains, the backward may pass the unit, or only a recomputation runs it; and
+    // several losses may share what one of them gathered.
+    const bool open = !u.replicated && (!trains || losses() > 1);
+    const int least = !open ? there : trains ? std::min(there, 1) : 0;
+    const int most = open ? std::max(there, backwards() * std::max(losses(), 1)) : there;
+    if (here < least || here > most) {
+      return wrong(u, "gathers in the backward and its recomputations", here < least ? least : most,
+                   here);
+    }
+    const int early = count(seen_, Kind::reduce, Phase::recomputation, u);
+    if (early > 0) return wrong(u, "reductions outside of the backward", 0, early);
+    // A reentrant segment gives outputs that a loss does not reach zeros, which are reduced, too.
+    const bool zeros = losses() > 1 && has_reentrant(segments_of(e_.c));
+    const int times = count(plain_, Kind::reduce, Phase::backward, u);
+    const int got = count(seen_, Kind::reduce, Phase::backward, u);
+    const std::int64_t sum = bytes(plain_, Kind::reduce, u);
+    const std::int64_t sent = bytes(seen_, Kind::reduce, u);
+    // Replicated parameters are reduced in buckets, whose number is up to the implementation.
+    const bool alike = sent == sum && (u.replicated || got == times);
+    if (!alike && !(zeros && sum <= sent && sent <= backwards() * losses() * (whole + added))) {
+      return violation(name(u.unit) + ", reductions of gradients",
+                       std::to_string(times) + ", of " + std::to_string(sum) + " bytes",
+                       std::to_string(got) + ", of " + std::to_string(sent) + " bytes");
+    }
+    const std::int64_t kept = bytes(seen_, Kind::kept, u);
+    if (kept <= bytes(plain_, Kind::kept, u)) return std::nullopt;
+    return violation(name(u.unit) + " after the backward", "sharded",
+                     std::to_string(kept) + " bytes are still gathered");
+  }
+
+  /// Collectives up to each mark are those of one run.
+  std::optional<Violation> judge_split(const UnitReading& u) const {
+    if (losses() > 1) return std::nullopt;
+    const std::vector<SegmentSpec> around = segments_around(e_.c, u.end - 1);
+    const bool is_kept = kept_by_policy(e_.c, u.end - 1);
+    const bool may_stop = std::any_of(around.begin(), around.end(), [](const SegmentSpec& s) {
+      return s.choice.variant == Variant::non_reentrant && s.choice.early_stop;
+    });
+    Readings whole = in(seen_, Phase::forward, u.unit);
+    whole.erase(std::find_if(whole.begin(), whole.end(), is_mark), whole.end());
+    Readings sent;
+    int runs = 0;
+    for (const CollectiveReading& c : in(seen_, Phase::recomputation, u.unit)) {
+      if (!is_mark(c)) {
+        sent.push_back(c);
+        continue;
+      }
+      ++runs;
+      const bool is_part = sent.size() <= whole.size() &&
+                           std::equal(sent.begin(), sent.end(), whole.begin(), is_same);
+      const bool is_stopped = c.kind == Kind::stopped && may_stop;
+      // A segment around the one of the policy runs it without what that keeps.
+      const bool may_send = !is_kept || around.size() > 1;
+      const bool may_lack = is_stopped || (is_kept && sent.empty());
+      if (!is_part || (c.kind == Kind::stopped && !may_stop) || (!may_send && !sent.empty()) ||
+          (sent.size() < whole.size() && !may_lack)) {
+        sent.push_back(c);
+        return violation(
+            name(u.unit) + ", a run in the recomputation",
+            may_send ? text_of(whole) + ", as in the forward" : "none: a policy keeps what it made",
+            text_of(sent));
+      }
+      sent.clear();
+    }
+    if (!sent.empty()) {
+      return violation(name(u.unit) + ", outside of its runs in the recomputation", "none",
+                       text_of(sent));
+    }
+    const Readings there = in(plain_, Phase::backward, u.unit);
+    const Readings here = in(seen_, Phase::backward, u.unit);
+    // Once for each segment around it, and at least once for a backward that passes through it.
+    const Forecast& f = e_.forecast;
+    const bool passes = !here.empty() ||
+                        (f.saves_known && f.executions.at(static_cast<std::size_t>(u.end - 1)) > 1);
+    const int least = passes && !around.empty() ? backwards() : 0;
+    const int most = backwards() * static_cast<int>(around.size());
+    if (runs < least || runs > most) {
+      return wrong(u, "recomputations", runs < least ? least : most, runs);
+    }
+    // All that a reentrant segment makes requires a gradient if one of its inputs does.
+    const int each = (u.gathers_gradient > 0 ? 1 : 0) + (u.gathers_back > 0 ? 1 : 0) +
+                     (u.reduces_back > 0 ? 1 : 0);
+    const bool more = has_reentrant(segments_of(e_.c)) && here.size() > there.size() &&
+                      std::cmp_less_equal(here.size(), backwards() * each);
+    if (more || std::equal(here.begin(), here.end(), there.begin(), there.end(), is_same)) {
+      return std::nullopt;
+    }
+    return violation(name(u.unit) + ", collectives in the backward", text_of(there), text_of(here));
+  }
+
+  std::string name(int unit) const {
+    for (const UnitReading& u : e_.checkpointed.units) {
+      if (u.unit != unit) continue;
+      return "unit " + std::to_string(unit) + " (layers " + std::to_string(u.begin) + " to " +
+             std::to_string(u.end - 1) + ")";
+    }
+    return "no unit";
+  }
+  std::optional<Violation> wrong(const UnitReading& u, std::string_view what, int expected,
                                  int got) const {
-    return violation(name(i) + ", " + std::string(what), std::to_string(expected),
+    return violation(name(u.unit) + ", " + std::string(what), std::to_string(expected),
                      std::to_string(got));
   }
-  std::optional<Violation> violation(std::string_view what, std::string expected,
+  std::optional<Violation> violation(const std::string& what, const std::string& expected,
                                      std::string got) const {
-    return Violation{
-        kCollectives,
-        place_of(step_, microbatch_) + ", " + std::string(run()) + ", " + std::string(what),
-        std::move(expected), std::move(got)};
+    const std::string where =
+        waits() ? "step " + std::to_string(step_) : place_of(step_, microbatch_);
+    return Violation{kCollectives, where + ", " + what, expected, std::move(got)};
   }
 
   const Evidence& e_;
-  const std::vector<Implied>& implied_;
-  const Seen* plain_;
-  std::vector<SegmentSpec> segments_ = segments_of(e_.c);
   int step_;
   int microbatch_;
-  std::vector<CollectiveReading> seen_;
+  Readings plain_;
+  Readings seen_;
 };
 
-std::string run_of(const Evidence& e, const Record& record) {
-  return &record == &e.plain ? "plain run" : "checkpointed run";
-}
-
-std::optional<Violation> not_recorded(const Evidence& e, const Record& record) {
-  const std::string run = run_of(e, record);
-  if (record.units.empty()) {
-    return Violation{kCollectives, run + ", units", "recorded", std::string(kNotRecorded)};
-  }
-  if (record.shards.size() < e.geometry.parameters.size()) {
-    return Violation{kCollectives, run + ", parameters of units", "recorded",
+std::optional<Violation> check_collectives(const Evidence& e) {
+  const ProtocolSpec& p = e.c.protocol;
+  for (const Record* r : {&e.plain, &e.checkpointed}) {
+    if (!r->units.empty() && r->shards.size() >= e.geometry.parameters.size()) continue;
+    return Violation{kCollectives, "units and their parameters", "recorded",
                      std::string(kNotRecorded)};
   }
-  return std::nullopt;
-}
-
-std::optional<Violation> check_collectives(const Evidence& e) {
-  for (const Record* record : {&e.plain, &e.checkpointed}) {
-    if (auto v = not_recorded(e, *record)) return v;
+  for (const CollectiveReading& c : e.checkpointed.collectives) {
+    if (c.step >= 0 && c.step < p.steps && c.microbatch >= 0 && c.microbatch < p.microbatches)
+      continue;
+    return Violation{kCollectives, "collectives outside of all forwards", "none",
+                     place_of(c.step, c.microbatch)};
   }
-  const std::vector<Implied> plainly = implied_by(e, e.plain);
-  const std::vector<Implied> implied = implied_by(e, e.checkpointed);
-  const std::vector<CollectiveReading> seen_plainly = attributed(e, e.plain, plainly);
-  const std::vector<CollectiveReading> seen = attributed(e, e.checkpointed, implied);
-  for (const Record* record : {&e.plain, &e.checkpointed}) {
-    for (const CollectiveReading& c : record->collectives) {
-      const ProtocolSpec& p = e.c.protocol;
-      if (c.step >= 0 && c.step < p.steps && c.microbatch >= 0 && c.microbatch < p.microbatches)
-        continue;
-      return Violation{kCollectives, run_of(e, *record) + ", collectives outside of all forwards",
-                       "none", place_of(c.step, c.microbatch)};
-    }
-  }
-  return for_each_forward(e.c.protocol, [&](int step, int microbatch) {
-    const Seen plain(e, seen_plainly, plainly, nullptr, step, microbatch);
-    if (auto v = plain.judge()) return v;
-    return Seen(e, seen, implied, &plain, step, microbatch).judge();
+  return for_each_forward(p, [&](int step, int microbatch) -> std::optional<Violation> {
+    if (p.forwards_first && microbatch > 0) return std::nullopt;
+    return Window(e, step, microbatch).judge();
   });
 }
 
@@ -384,13 +319,14 @@ extern const Law collectives_law;
 const Law collectives_law{
     .name = kCollectives,
     .statement =
-        "On several devices, each unit of the model is gathered once for its forward and, unless "
-        "it stays gathered, once for each backward with all its recomputations, in the order in "
-        "which units run. Each backward that synchronizes reduces, exactly once, the gradient of "
-        "every parameter that got one. Where layers are split instead, every run of a unit, in a "
-        "recomputation as in the forward, gathers what it is given, and gathers or adds up what it "
-        "makes, as the split implies, and every backward does so with their gradients. After the "
-        "backward nothing is left gathered, and nothing else is sent.",
+        "On several devices, a checkpoint changes nothing of what is sent, but for what its "
+        "recomputations need. The forward gathers and sends as the plain run does, in its order. A "
+        "backward with its recomputations gathers a unit as often as the plain backward, and "
+        "reduces "
+        "as many gradients, as often. Where layers are split instead, each run of a unit in a "
+        "recomputation sends what its run in the forward sent, and the backward what the plain one "
+        "does. After the backward nothing is left gathered that the plain run does not leave, and "
+        "nothing else is sent.",
     .harm =
         "Training waits for parameters that were there already, holds more memory than its "
         "sharding promises, hangs, or trains on gradients of one device.",

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <functional>
+#include <iterator>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,81 +18,66 @@ namespace {
 using namespace testing;
 using Kind = CollectiveKind;
 using Phase = CollectivePhase;
-using Change = std::function<void(Synthetic&)>;
+using Change = std::function<void(Record&)>;
 
-/// Tells what is wrong with the records of a case after a change; "" if nothing is.
-std::string told(const Case& c, const Change& change) {
-  Synthetic s(c);
-  change(s);
-  const auto violation = s.judge("collectives");
-  return violation ? violation->place + ": " + violation->expected + " / " + violation->got : "";
-}
+constexpr auto kForward = Phase::forward;
+constexpr auto kAgain = Phase::recomputation;
+constexpr auto kBackward = Phase::backward;
 
 bool tells(const std::string& text, std::string_view words) {
   return text.find(words) != std::string::npos;
 }
 
-/// A change of each record by itself.
-Change both(void (*change)(Record&)) {
-  return [change](Synthetic& s) {
-    change(s.plain);
-    change(s.checkpointed);
-  };
+/// Tells what is wrong with the records of a case whose units are laid out by `made`, after a
+/// change of the checkpointed one; "" if nothing is.
+using Made = void (*)(Record& r, const Case& c, bool checkpointed);
+std::string told(const Case& c, Made made, const Change& change = {}, const Change& plain = {}) {
+  Synthetic s(c);
+  made(s.plain, c, false);
+  made(s.checkpointed, c, true);
+  if (change) change(s.checkpointed);
+  if (plain) plain(s.plain);
+  const auto violation = s.judge("collectives");
+  return violation ? violation->place + ": " + violation->expected + " / " + violation->got : "";
 }
 
-Change then(const Change& first, const Change& second) {
-  return [first, second](Synthetic& s) {
-    first(s);
-    second(s);
-  };
-}
-
-Change checkpointed(void (*change)(Record&)) {
-  return [change](Synthetic& s) { change(s.checkpointed); };
-}
-
-/// The first one of unit 1.
+/// The first such collective of unit 1 or 2.
 CollectiveReading& first(Record& r, Kind kind, Phase phase) {
-  return *std::find_if(r.collectives.begin(), r.collectives.end(), [&](const CollectiveReading& x) {
-    return x.kind == kind && x.phase == phase && x.unit == 1;
-  });
-}
-CollectiveReading& reduction(Record& r) { return first(r, Kind::reduce, Phase::backward); }
-CollectiveReading& gather(Record& r) { return first(r, Kind::gather, Phase::backward); }
-
-/// The whole model in one unit that every device has: gradients are all that is sent.
-void replicate(Record& r) {
-  r.units = {{0, 0, r.units[0].end, true, true}};
-  for (ShardReading& s : r.shards) s.unit = 0;
-  std::erase_if(r.collectives, [](const CollectiveReading& x) { return x.kind != Kind::reduce; });
-  for (CollectiveReading& x : r.collectives) x.unit = 0;
-}
-
-/// Reductions of the last microbatch alone.
-void accumulate(Record& r) {
-  for (UnitReading& u : r.units) u.accumulates = true;
-  std::erase_if(r.collectives, [](const CollectiveReading& x) {
-    return x.kind == Kind::reduce && x.microbatch == 0;
-  });
-}
-
-/// Those of the first backward of all, too.
-void learn(Record& r) {
-  for (UnitReading& u : r.units) u.learns = true;
-  std::erase_if(r.collectives, [](const CollectiveReading& x) {
-    return x.kind == Kind::reduce && x.microbatch == 0 && x.step > 0;
-  });
-}
-
-/// A recomputation gathers unit 1.
-void recompute(Record& r) {
-  r.units[1].recomputed = true;
   for (CollectiveReading& x : r.collectives) {
-    if (x.kind == Kind::gather && x.phase == Phase::backward) x.phase = Phase::recomputation;
+    if (x.kind == kind && x.phase == phase && x.unit > 0) return x;
   }
+  throw std::logic_error("no such collective");
+}
+auto at(Record& r, Kind kind, Phase phase) {
+  return r.collectives.begin() + (&first(r, kind, phase) - r.collectives.data());
+}
+Change without(Kind kind, Phase phase) {
+  return [=](Record& r) { r.collectives.erase(at(r, kind, phase)); };
+}
+Change twice(Kind kind, Phase phase) {
+  return [=](Record& r) {
+    const CollectiveReading again = first(r, kind, phase);
+    r.collectives.insert(at(r, kind, phase), again);
+  };
+}
+Change with_bytes(Kind kind, Phase phase, std::int64_t bytes) {
+  return [=](Record& r) { first(r, kind, phase).bytes = bytes; };
+}
+Change turned_into(Kind kind, Phase phase, Kind other, Phase into) {
+  return [=](Record& r) {
+    CollectiveReading& x = first(r, kind, phase);
+    x.kind = other;
+    x.phase = into;
+  };
+}
+Change then(const Change& one, const Change& other) {
+  return [=](Record& r) {
+    one(r);
+    other(r);
+  };
 }
 
-Case case_of_two_units() {
+Case two_units() {
   Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(2)});
   c.plan.segments = {segment(0, 2, Variant::non_reentrant)};
   c.protocol.steps = 2;
@@ -99,305 +86,248 @@ Case case_of_two_units() {
   return c;
 }
 
-Case with_a_module() {
-  Case c = case_of_two_units();
-  c.layers[0] = layer("custom");
-  c.layers[0].layer = declared("embedding: N C -> N C; parameters");
-  return c;
-}
-
-Case with(void (*change)(ProtocolSpec&)) {
-  Case c = case_of_two_units();
-  change(c.protocol);
-  return c;
-}
-
-const Change kNone = [](Synthetic&) {};
-
-TEST_CASE("collectives that a wrapping implies are no violation") {
-  const auto forwards_first = with([](ProtocolSpec& p) { p.forwards_first = true; });
-  const auto two_backwards = with([](ProtocolSpec& p) { p.backwards = 2; });
-  for (const Case& c : {case_of_two_units(), forwards_first, two_backwards, with_a_module()}) {
-    CHECK(told(c, kNone).empty());
-    CHECK(told(c, both(replicate)).empty());
+/// The model is a unit that stays gathered, its first layer another, which a recomputation gathers.
+void sharded(Record& r, const Case& /*c*/, bool checkpointed) {
+  r.units[1].recomputed = checkpointed;
+  for (CollectiveReading& x : r.collectives) {
+    const bool its = x.unit == 1 && x.kind == Kind::gather && x.phase == kBackward;
+    if (checkpointed && its) x.phase = kAgain;
   }
-  const Case c = case_of_two_units();
-  CHECK(told(c, both(accumulate)).empty());
-  CHECK(told(c, both(learn)) != "");
-  CHECK(told(c, then(both(learn), both([](Record& r) {
-                       for (UnitReading& u : r.units) u.accumulates = true;
-                     })))
-            .empty());
-  CHECK(told(c, checkpointed(recompute)).empty());
+}
+/// The whole model in one unit that every device has: gradients are all that is sent.
+void replicated(Record& r, const Case& c, bool /*checkpointed*/) {
+  r.units = {{1, 0, static_cast<int>(c.layers.size()), true, true}};
+  for (ShardReading& s : r.shards) s.unit = 1;
+  std::erase_if(r.collectives, [](const CollectiveReading& x) { return x.kind != Kind::reduce; });
+  for (CollectiveReading& x : r.collectives) x.unit = 1;
+}
+
+TEST_CASE("a checkpoint sends what its plain run sends") {
+  for (const Made made : {sharded, replicated}) {
+    for (const bool forwards_first : {false, true}) {
+      for (const int backwards : {1, 2}) {
+        Case c = two_units();
+        c.protocol.forwards_first = forwards_first;
+        c.protocol.backwards = backwards;
+        CHECK(told(c, made).empty());
+        // Accumulated gradients, say.
+        const Change last = [](Record& r) {
+          std::erase_if(r.collectives, [](const CollectiveReading& x) {
+            return x.kind == Kind::reduce && x.microbatch == 0;
+          });
+        };
+        CHECK(told(c, made, last, last).empty());
+        CHECK(tells(told(c, made, last), "reductions of gradients"));
+        CHECK(tells(told(c, made, {}, last), "reductions of gradients"));
+      }
+    }
+  }
+  const Change half = with_bytes(Kind::reduce, kBackward, 16);
+  CHECK(told(two_units(), sharded, half, half).empty());
 }
 
 TEST_CASE("one collective more, or one less, is a violation") {
-  const std::pair<std::string_view, void (*)(Record&)> wrong[] = {
-      {"parameters of units", [](Record& r) { r.shards.clear(); }},
-      {"gathers in the backward", [](Record& r) { r.collectives.push_back(gather(r)); }},
-      {"gathers in the recomputation", [](Record& r) { gather(r).phase = Phase::recomputation; }},
-      {"gathers in the backward", [](Record& r) { gather(r).kind = Kind::reduce; }},
-      {"gather of unit", [](Record& r) { --r.collectives[0].bytes; }},
-      {"gathers in the forward", [](Record& r) { r.collectives.erase(r.collectives.begin()); }},
-      {"reductions of gradients", [](Record& r) { reduction(r).bytes = 0; }},
-      {"reductions of gradients", [](Record& r) { r.collectives.push_back(reduction(r)); }},
-      {"reductions outside", [](Record& r) { reduction(r).phase = Phase::recomputation; }},
-      {"reductions of gradients", [](Record& r) { r.units[1].accumulates = true; }},
+  const auto g = Kind::gather;
+  const auto r = Kind::reduce;
+  const std::pair<std::string_view, Change> wrong[] = {
+      {"recorded", [](Record& x) { x.shards.clear(); }},
+      {"recorded", [](Record& x) { x.units.clear(); }},
+      {"backward and its recomputations", twice(g, kAgain)},
+      {"backward and its recomputations", without(g, kAgain)},
+      {"backward and its recomputations", turned_into(r, kBackward, g, kBackward)},
+      {"gathers in the recomputation", [](Record& x) { x.units[1].recomputed = false; }},
+      {"gather of unit 1", with_bytes(g, kAgain, 31)},
+      {"of the forward", with_bytes(g, kForward, 31)},
+      {"of the forward", twice(g, kForward)},
+      {"of the forward", without(g, kForward)},
+      {"of the forward",
+       [](Record& x) { std::swap(x.collectives[0].unit, x.collectives[1].unit); }},
+      {"reductions of gradients", with_bytes(r, kBackward, 0)},
+      {"reductions of gradients", twice(r, kBackward)},
+      {"reductions of gradients", without(r, kBackward)},
+      {"reductions outside", turned_into(r, kBackward, r, kAgain)},
       {"after the backward",
-       [](Record& r) {
-         r.collectives.push_back(gather(r));
-         r.collectives.back().kind = Kind::kept;
-       }},
-      {"outside of all units", [](Record& r) { gather(r).unit = -1; }},
-      {"outside of all units", [](Record& r) { gather(r).kind = Kind::other; }},
+       then(twice(r, kBackward),
+            [](Record& x) { first(x, Kind::reduce, kBackward).kind = Kind::kept; })},
+      {"outside of all units", [](Record& x) { x.collectives.back().unit = -1; }},
+      {"outside of all units", turned_into(r, kBackward, Kind::other, kBackward)},
+      {"outside of all forwards", [](Record& x) { x.collectives.back().step = 9; }},
   };
   for (const auto& [words, change] : wrong) {
     for (const bool forwards_first : {false, true}) {
-      Case c = case_of_two_units();
+      Case c = two_units();
       c.protocol.forwards_first = forwards_first;
       INFO(words << (forwards_first ? ", forwards first" : ""));
-      CHECK(tells(told(c, checkpointed(change)), "checkpointed run, "));
-      CHECK(tells(told(c, checkpointed(change)), words));
-      const std::string plain = told(c, [&](Synthetic& s) { change(s.plain); });
-      CHECK(tells(plain, "plain run, "));
+      CHECK(tells(told(c, sharded, change), words));
     }
   }
 }
 
+TEST_CASE("what every device has is reduced in any number of parts, and never gathered") {
+  const Case c = two_units();
+  const Change parts =
+      then(with_bytes(Kind::reduce, kBackward, 16), twice(Kind::reduce, kBackward));
+  CHECK(tells(told(c, replicated, with_bytes(Kind::reduce, kBackward, 16)), "reductions"));
+  CHECK(told(c, replicated, parts, with_bytes(Kind::reduce, kBackward, 32)).empty());
+  CHECK(told(c, replicated, turned_into(Kind::reduce, kBackward, Kind::gather, kBackward)) != "");
+}
+
+TEST_CASE(
+    "a backward may pass a unit in which nothing trains, where only a recomputation runs it") {
+  Case c = two_units();
+  for (LayerSpec& l : c.layers) l.frozen = l.kind == LayerKind::linear;
+  CHECK(told(c, sharded).empty());
+  CHECK(told(c, sharded, {}, without(Kind::gather, kBackward)).empty());
+  CHECK(tells(told(c, sharded, twice(Kind::gather, kAgain)), "backward and its recomputations"));
+}
+
 TEST_CASE("each of several losses may reach a unit, and one does") {
-  Case c = case_of_two_units();
+  Case c = two_units();
   c.layers.push_back(layer("split"));
   c.layers.back().features = 1;
   c.protocol.auxiliary_losses = true;
   c.protocol.steps = c.protocol.microbatches = 1;
-  const auto again = [](Record& r) {
-    r.collectives.push_back(gather(r));
-    r.collectives.push_back(reduction(r));
-  };
-  const auto none = [](Record& r) {
-    std::erase_if(r.collectives, [](const CollectiveReading& x) {
-      return x.unit == 1 && x.kind == Kind::reduce && x.phase == Phase::backward;
-    });
-  };
-  CHECK(told(c, kNone).empty());
-  CHECK(told(c, both(again)).empty());
-  CHECK(tells(told(c, checkpointed(none)), "reductions of gradients"));
-  CHECK(tells(told(c, then(both(again), both(again))), "gathers in the backward"));
+  CHECK(told(c, sharded).empty());
+  CHECK(told(c, sharded, twice(Kind::gather, kAgain)).empty());
+  CHECK(tells(told(c, sharded, without(Kind::gather, kAgain)), "backward and its recomputations"));
   // Which loss reaches what is as in the plain run, unless a reentrant segment hands on zeros.
-  CHECK(tells(told(c, checkpointed(again)), "as in the plain run"));
+  const Change again = twice(Kind::reduce, kBackward);
+  CHECK(tells(told(c, sharded, again), "reductions of gradients"));
   c.plan.segments[0].choice.variant = Variant::reentrant;
-  CHECK(told(c, checkpointed(again)).empty());
+  CHECK(told(c, sharded, again).empty());
+  CHECK(tells(told(c, sharded, without(Kind::reduce, kBackward)), "reductions of gradients"));
+  CHECK(tells(told(c, sharded, then(again, then(again, again))), "reductions of gradients"));
   c.protocol.forwards_first = true;
-  CHECK(told(c, both(none)).empty());
+  CHECK(told(c, sharded, again).empty());
 }
 
-TEST_CASE("what every device has is reduced whole, in any number of parts, and never gathered") {
-  const Case c = case_of_two_units();
-  const auto changed = [&](void (*change)(Record&)) {
-    return told(c, then(both(replicate), checkpointed(change)));
-  };
-  CHECK(changed([](Record& r) {
-          r.collectives.push_back(r.collectives[0]);
-          r.collectives.back().bytes /= 2;
-          r.collectives[0].bytes /= 2;
-        }).empty());
-  CHECK(changed([](Record& r) { r.collectives[0].kind = Kind::gather; }) != "");
-  CHECK(changed([](Record& r) { r.collectives.pop_back(); }) != "");
-  CHECK(changed([](Record& r) { r.collectives.push_back(r.collectives[0]); }) != "");
-}
-
-TEST_CASE("where no parameter gets a gradient, nothing is reduced") {
-  Case c = case_of_two_units();
-  for (LayerSpec& l : c.layers) l.frozen = l.kind == LayerKind::linear;
-  CHECK(told(c, both(replicate)).empty());
-  CHECK(told(c, then(both(replicate), checkpointed([](Record& r) {
-                       r.collectives.push_back({0, 0, Kind::reduce, Phase::backward, 0, 64});
-                     }))) != "");
-  // A static graph is learned even so.
-  const auto learning = [](Record& r) {
-    r.units[0].learns = true;
-    r.collectives.push_back({0, 0, Kind::reduce, Phase::backward, 0, 64});
-  };
-  CHECK(told(c, then(both(replicate), both(learning))).empty());
-  CHECK(tells(told(c, then(both(replicate), both([](Record& r) { r.units[0].learns = true; }))),
-              "step 0, microbatch 0"));
-  // The backward may pass such a unit, and gather it, or not.
-  CHECK(told(c, kNone).empty());
-  CHECK(told(c, checkpointed([](Record& r) {
-               r.collectives.erase(r.collectives.begin() + (&gather(r) - r.collectives.data()));
-             }))
-            .empty());
-  CHECK(tells(told(c, checkpointed([](Record& r) { gather(r).step = 9; })),
-              "collectives outside of all forwards"));
-  CHECK(tells(told(c, checkpointed([](Record& r) { r.collectives.push_back(gather(r)); })),
-              "gathers in the backward"));
-}
-
-TEST_CASE("gradients are accumulated up to the last backward, but that which learns the graph") {
-  const Case c = case_of_two_units();
-  const Change learns = then(both(learn), both([](Record& r) {
-                               for (UnitReading& u : r.units) u.accumulates = true;
-                             }));
-  const auto without_first = [](Record& r) {
-    r.collectives.erase(&reduction(r) - &r.collectives[0] + r.collectives.begin());
-  };
-  CHECK(tells(told(c, then(learns, checkpointed(without_first))), "step 0, microbatch 0"));
-  CHECK(tells(told(c, then(both(accumulate), checkpointed(without_first))), "microbatch 1"));
-  // Where all forwards run first, the backward of the first one is the last.
-  const Case waits = with([](ProtocolSpec& p) { p.forwards_first = true; });
-  CHECK(told(waits, both(accumulate)) != "");
-  CHECK(told(waits, both([](Record& r) {
-               for (UnitReading& u : r.units) u.accumulates = true;
-               std::erase_if(r.collectives, [](const CollectiveReading& x) {
-                 return x.kind == Kind::reduce && x.microbatch == 1;
-               });
-             }))
-            .empty());
-}
-
-TEST_CASE("a recomputation gathers a unit that it runs, once for both") {
-  const Case c = case_of_two_units();
-  const auto twice = [](Record& r) {
-    r.collectives.push_back(first(r, Kind::gather, Phase::recomputation));
-  };
-  CHECK(tells(told(c, then(checkpointed(recompute), checkpointed(twice))), "in the recomputation"));
-  const auto and_once_more = [](Record& r) {
-    r.collectives.push_back(first(r, Kind::gather, Phase::recomputation));
-    r.collectives.back().phase = Phase::backward;
-  };
-  CHECK(tells(told(c, then(checkpointed(recompute), checkpointed(and_once_more))),
-              "backward and its recomputations"));
-}
-
-TEST_CASE("a backward may prefetch one unit for the next backward where forwards wait") {
-  const Case waits = with([](ProtocolSpec& p) { p.forwards_first = true; });
-  const auto ahead = [](Record& r) {
-    for (CollectiveReading& x : r.collectives) {
-      const bool next = x.unit == 1 && x.kind == Kind::gather && x.phase == Phase::backward;
-      if (next && x.microbatch == 0) x.microbatch = 1;
+/// A layer that is split by columns, in a segment, and one that is split by rows, without. Three
+/// columns are padded to four.
+void split(Record& r, const Case& c, bool checkpointed) {
+  r.units = {{0, 0, 3, true}, {1, 0, 1}, {2, 2, 3}};
+  r.units[1].gathers = 8;
+  r.units[1].reduces_back = 6;
+  r.units[2].reduces = 4;
+  r.units[2].gathers_back = 8;
+  for (ShardReading& s : r.shards) s = {s.parameter < 2 ? 1 : 2, s.parameter, 0};
+  r.collectives.clear();
+  for (int microbatch = 0; microbatch < c.protocol.microbatches; ++microbatch) {
+    const auto add = [&](Kind kind, Phase phase, int unit, std::int64_t bytes) {
+      r.collectives.push_back({0, microbatch, kind, phase, unit, bytes});
+    };
+    add(Kind::gather, kForward, 1, 32);
+    add(Kind::ran, kForward, 1, 0);
+    add(Kind::reduce, kForward, 2, 16);
+    add(Kind::ran, kForward, 2, 0);
+    for (int call = 0; call < c.protocol.backwards; ++call) {
+      add(Kind::gather, kBackward, 2, 32);
+      if (checkpointed) {
+        add(Kind::gather, kAgain, 1, 32);
+        add(Kind::ran, kAgain, 1, 0);
+      }
+      if (c.protocol.input_requires_grad) add(Kind::reduce, kBackward, 1, 24);
     }
-  };
-  CHECK(told(waits, both(ahead)).empty());
-  CHECK(told(case_of_two_units(), both(ahead)) != "");
-  const auto and_again = [](Record& r) {
-    r.collectives.push_back(gather(r));
-    r.collectives.back().microbatch = 0;
-  };
-  CHECK(tells(told(waits, then(both(ahead), both(and_again))), "gathers in the backward"));
-}
-
-/// Devices that split the layers of unit 1 add up a gradient of it before that is reduced.
-void add_up(Record& r) {
-  std::find_if(r.shards.begin(), r.shards.end(), [](const ShardReading& s) {
-    return s.unit == 1;
-  })->added = 12;
-  std::vector<CollectiveReading> sent;
-  for (CollectiveReading x : r.collectives) {
-    if (x.kind == Kind::reduce && x.unit == 1) {
-      sent.push_back(x);
-      sent.back().bytes = 12;
-    }
-    sent.push_back(x);
   }
-  r.collectives = sent;
 }
 
-TEST_CASE("a gradient that other devices add up is added up once ahead of each reduction") {
-  const Case c = case_of_two_units();
-  CHECK(told(c, both(add_up)).empty());
-  CHECK(told(c, then(both(add_up), both(accumulate))).empty());
-  const auto not_added = [](Record& r) {
-    r.collectives.erase(&reduction(r) - &r.collectives[0] + r.collectives.begin());
-  };
-  const auto half = [](Record& r) { reduction(r).bytes /= 2; };
-  const auto twice = [](Record& r) { r.collectives.push_back(reduction(r)); };
-  for (const auto change : {+not_added, +half, +twice}) {
-    CHECK(tells(told(c, then(both(add_up), checkpointed(change))),
-                "reductions of gradients of unit 1"));
+Case split_case() {
+  Case c = two_units();
+  c.protocol.steps = 1;
+  return c;
+}
+
+TEST_CASE("a split layer sends in its backward what the plain one sends, and in its forward") {
+  for (const int backwards : {1, 2}) {
+    for (const bool waits : {false, true}) {
+      for (const bool trains : {false, true}) {
+        Case c = split_case();
+        c.protocol.backwards = backwards;
+        c.protocol.forwards_first = waits;
+        c.protocol.input_requires_grad = trains;
+        CHECK(told(c, split).empty());
+      }
+    }
   }
-  CHECK(tells(told(c, checkpointed(twice)), "reductions of gradients of unit 1"));
+  const std::pair<std::string_view, Change> wrong[] = {
+      {"of the forward", without(Kind::gather, kForward)},
+      {"of the forward", twice(Kind::gather, kForward)},
+      {"of the forward", with_bytes(Kind::gather, kForward, 16)},
+      {"of the forward", turned_into(Kind::ran, kForward, Kind::stopped, kForward)},
+      {"unit 2 (layers 2 to 2), collectives in the backward: gather of 32 bytes / none",
+       without(Kind::gather, kBackward)},
+      {"unit 1 (layers 0 to 0), collectives in the backward", twice(Kind::reduce, kBackward)},
+      {"reduction of 12 bytes", with_bytes(Kind::reduce, kBackward, 12)},
+  };
+  for (const auto& [words, change] : wrong) {
+    INFO(words);
+    CHECK(tells(told(split_case(), split, change), words));
+  }
 }
 
-TEST_CASE("what is reduced of a module of the subject's own is what the plain run reduces of it") {
-  const Case c = with_a_module();
-  const auto half = [](Record& r) { reduction(r).bytes /= 2; };
-  CHECK(told(c, both(half)).empty());
-  CHECK(tells(told(c, checkpointed(half)), "as in the plain run"));
-  CHECK(tells(told(c, both([](Record& r) { reduction(r).bytes *= 2; })), "plain run, "));
-  // A replicated one is reduced whole, whatever of it got a gradient.
-  const Change half_of_all =
-      then(both(replicate), both([](Record& r) { r.collectives[0].bytes /= 2; }));
-  CHECK(tells(told(c, half_of_all), "plain run, "));
+TEST_CASE("a recomputation of a split layer sends what its forward sent, until early stop") {
+  const Change none = then(without(Kind::gather, kAgain), without(Kind::ran, kAgain));
+  const Change again = [](Record& r) {
+    const auto run = at(r, Kind::gather, kAgain);
+    const std::vector<CollectiveReading> its(run, std::next(run, 2));
+    r.collectives.insert(run, its.begin(), its.end());
+  };
+  const Change stopped =
+      then(without(Kind::gather, kAgain), turned_into(Kind::ran, kAgain, Kind::stopped, kAgain));
+  Case c = split_case();
+  const std::string_view run = "a run in the recomputation: gather of 32 bytes, as in the forward";
+  CHECK(tells(told(c, split, without(Kind::gather, kAgain)), run));
+  CHECK(tells(told(c, split, twice(Kind::gather, kAgain)), run));
+  // Not within autocast, say.
+  CHECK(tells(told(c, split, with_bytes(Kind::gather, kAgain, 16)), run));
+  CHECK(tells(told(c, split, without(Kind::ran, kAgain)), "outside of its runs"));
+  CHECK(tells(told(c, split, none), "recomputations: 1 / 0"));
+  CHECK(tells(told(c, split, again), "recomputations: 1 / 2"));
+  CHECK(told(c, split, stopped).empty());
+  // No backward tells of this one, but the forecast does.
+  Case frozen_input = c;
+  frozen_input.protocol.input_requires_grad = false;
+  CHECK(tells(told(frozen_input, split, none), "recomputations: 1 / 0"));
+  // Without early stop, or in the reentrant variant, nothing ends it.
+  c.plan.segments[0].choice.early_stop = false;
+  CHECK(tells(told(c, split, stopped), "early stop of a run"));
+  c.plan.segments[0] = segment(0, 2, Variant::reentrant);
+  CHECK(told(c, split).empty());
+  CHECK(tells(told(c, split, stopped), "early stop of a run"));
+  // Nothing recomputes what is in no segment, and each segment around it may.
+  c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
+  CHECK(tells(told(c, split), "recomputations: 0 / 1"));
+  c.plan.segments = {segment(0, 2, Variant::non_reentrant)};
+  c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
+  CHECK(told(c, split, again).empty());
 }
 
-/// Units of the layers 0 and 2 within one that is the whole model, with the gathers of one forward
-/// and its backward in that order.
-/// `shared`: half of the parameters belong to the whole.
-Change gathers(std::vector<std::pair<Phase, int>> order, bool shared = false) {
-  return [order, shared](Synthetic& s) {
-    for (Record* r : {&s.plain, &s.checkpointed}) {
-      r->units = {{0, 0, 3}, {1, 0, 1}, {2, 2, 3}};
-      r->units[1].recomputed = r->units[2].recomputed = true;
-      for (ShardReading& p : r->shards) {
-        p.unit = shared && p.parameter % 2 == 1 ? 0 : p.parameter < 2 ? 1 : 2;
-      }
-      const std::int64_t bytes = shared ? 16 : 32;
-      r->collectives.clear();
-      for (const auto& [phase, unit] : order) {
-        r->collectives.push_back({0, 0, Kind::gather, phase, unit, unit == 0 ? 32 : bytes});
-      }
-      for (const int unit : {0, 1, 2}) {
-        if (unit == 0 && !shared) continue;
-        const std::int64_t sent = unit == 0 ? 32 : bytes;
-        r->collectives.push_back({0, 0, Kind::reduce, Phase::backward, unit, sent});
-      }
+TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too") {
+  const Change skips = then(without(Kind::gather, kAgain), without(Kind::gather, kAgain));
+  Case c = split_case();
+  CHECK(told(c, split, skips) != "");
+  c.plan.segments[0].choice.keep = {{"linear", -1}};
+  CHECK(told(c, split, skips).empty());
+  CHECK(tells(told(c, split), "none: a policy keeps what it made"));
+  // A segment around that one has no policy.
+  c.plan.segments[0].choice.keep = {};
+  c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
+  c.plan.segments[0].nested[0].choice.keep = {{"linear", -1}};
+  CHECK(told(c, split).empty());
+}
+
+TEST_CASE(
+    "what a reentrant segment makes may require a gradient that the plain run wants none of") {
+  Case c = split_case();
+  c.protocol.input_requires_grad = false;
+  const Change more = [](Record& r) {
+    for (const int microbatch : {0, 1}) {
+      r.collectives.push_back({0, microbatch, Kind::reduce, kBackward, 1, 24});
     }
   };
-}
-
-TEST_CASE("units are gathered as they run, by a backward in reverse but for its recomputations") {
-  Case c = case_of_two_units();
-  c.protocol.steps = c.protocol.microbatches = 1;
-  const auto f = Phase::forward;
-  const auto b = Phase::backward;
-  const auto r = Phase::recomputation;
-  CHECK(told(c, gathers({{f, 1}, {f, 2}, {b, 2}, {b, 1}})).empty());
-  CHECK(tells(told(c, gathers({{f, 2}, {f, 1}, {b, 2}, {b, 1}})), "order of gathers"));
-  // A unit around one that ends it waits for that, and for what that prefetches.
-  CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 0}, {b, 2}, {b, 1}}, true)).empty());
-  CHECK(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true)).empty());
-  CHECK(tells(told(c, gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}, {b, 2}}, true)), "order"));
-  // Layers behind that one may hand on what it made.
-  Case handed_on = c;
-  handed_on.layers.push_back(layer("duplicate"));
-  const Change longer = both([](Record& record) { record.units[0].end = 4; });
-  const Change whole_last = gathers({{f, 0}, {f, 1}, {f, 2}, {b, 2}, {b, 1}, {b, 0}}, true);
-  CHECK(told(handed_on, then(whole_last, longer)).empty());
-  handed_on.layers.back() = layer("gaussian_noise");
-  handed_on.layers.back().p = 0;
-  CHECK(told(handed_on, then(whole_last, longer)).empty());
-  handed_on.layers.back().p = 0.5;
-  CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
-  handed_on.layers.back() = layer("tanh");
-  CHECK(tells(told(handed_on, then(whole_last, longer)), "order of gathers"));
-  // That one may stay gathered.
-  const Change stays = both([](Record& record) { record.units[2].stays = true; });
-  CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {f, 2}, {b, 1}, {b, 0}}, true), stays)).empty());
-  // Or have nothing to gather, and prefetch even so.
-  const Change empty = both([](Record& record) {
-    for (ShardReading& shard : record.shards) {
-      if (shard.unit == 2) shard.bytes = 0;
-    }
-    std::erase_if(record.collectives, [](const CollectiveReading& x) { return x.unit == 2; });
-  });
-  CHECK(told(c, then(gathers({{f, 0}, {f, 1}, {b, 1}, {b, 0}}, true), empty)).empty());
-  CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {b, 1}, {b, 2}})), "order of gathers"));
-  CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {r, 1}, {r, 2}})), "order of gathers"));
-  c.plan.segments = {segment(0, 3, Variant::non_reentrant)};
-  CHECK(told(c, gathers({{f, 1}, {f, 2}, {r, 1}, {r, 2}})).empty());
-  CHECK(told(c, gathers({{f, 1}, {f, 2}, {b, 2}, {r, 1}})).empty());
-  CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {r, 2}, {r, 1}})), "order of gathers"));
-  CHECK(tells(told(c, gathers({{f, 1}, {f, 2}, {b, 1}, {b, 2}})), "order of gathers"));
+  CHECK(tells(told(c, split, more), "unit 1 (layers 0 to 0), collectives in the backward"));
+  c.plan.segments[0].choice.variant = Variant::reentrant;
+  CHECK(told(c, split, more).empty());
+  CHECK(tells(told(c, split, then(more, more)), "collectives in the backward: none"));
 }
 
 }  // namespace
