@@ -23,8 +23,6 @@ struct FaultsArguments {
   std::string mix = "wide";
   std::string device = "cpu";
   std::string jobs;
-  std::string readme;
-  std::string check;
   bool json = false;
 };
 
@@ -48,24 +46,6 @@ std::vector<const Fault*> chosen_faults(const std::vector<std::string>& ids) {
     if (ids.empty() && fault.runs()) chosen.push_back(&fault);
   }
   return chosen;
-}
-
-/// Replaces the file atomically.
-void replace(const std::string& path, const std::string& text) {
-  const std::filesystem::path beside = path + ".new";
-  write_text(beside, text);
-  std::filesystem::rename(beside, path);
-}
-
-/// The options that reproduce the same table.
-std::string options_of(const FaultsArguments& a) {
-  const FaultsArguments usual;
-  std::string text;
-  if (a.seeds != usual.seeds) text += " --seeds " + a.seeds;
-  if (a.cases != usual.cases) text += " --cases " + a.cases;
-  if (a.mix != usual.mix) text += " --mix " + a.mix;
-  if (a.device != usual.device) text += " --device " + a.device;
-  return text;
 }
 
 /// Every profile that comes with the program: "pytorch", "pytorch:aot:eager".
@@ -141,10 +121,6 @@ int hunt_catalogue(const FaultsArguments& a) {
   prepare_threads(o.jobs);
   o.stop = &stop_on_interrupt();
   const std::vector<const Fault*> chosen = chosen_faults(a.ids);
-  const std::string& file = a.check.empty() ? a.readme : a.check;
-  const std::string readme = file.empty() ? "" : text_in(file);
-  if (!file.empty()) with_report(readme, "");
-
   const auto started = Clock::now();
   StatusLine status(a.json);
   o.progress = [&](std::size_t done) {
@@ -160,40 +136,21 @@ int hunt_catalogue(const FaultsArguments& a) {
     print_error("interrupted: unfinished faults are left out\n");
     return kInterrupted;
   }
-  if (!a.readme.empty()) {
-    replace(a.readme, with_report(readme, markdown_of(report)));
-  }
-  if (!a.check.empty() && with_report(readme, markdown_of(report)) != readme) {
-    print_error(fmt::format("{} is out of date; check the table above, then run: {}\n", file,
-                            again("faults" + options_of(a) + " --readme " + shell_word(file))));
-    return kBroken;
-  }
   return report.survivors() == 0 ? kHeld : kBroken;
 }
 
 void declare_faults(Command& command) {
   auto a = std::make_shared<FaultsArguments>();
-  const Option one =
-      command.add("--fault", a->ids, "ID", "Hunt only for this fault; may be given several times");
+  command.add("--fault", a->ids, "ID", "Hunt only for this fault; may be given several times");
   command.add("--seeds", a->seeds, "N", "Number of hunts for each fault, with seeds 1, 2, ...");
   command.add("--cases", a->cases, "N", "Cases per hunt; a fault that none of them shows survives");
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--device", a->device, "DEVICE", "Device to run on: cpu or cuda");
   command.add("--jobs", a->jobs, "N", "Threads (default: all)");
-  const Option profile =
-      command.add("--profile", a->profiles, "PROFILE",
-                  "Judge the faults by this profile, as if the engine were its subject: a name, a "
-                  "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
-                  "for more; may be given several times");
-  const Option readme = command
-                            .add("--readme", a->readme, "FILE",
-                                 "Write the table into this file, between its two markers")
-                            .excludes(one)
-                            .excludes(profile);
-  command.add("--check", a->check, "FILE", "Fail if the table in this file is out of date")
-      .excludes(readme)
-      .excludes(one)
-      .excludes(profile);
+  command.add("--profile", a->profiles, "PROFILE",
+              "Judge the faults by this profile, as if the engine were its subject: a name, a "
+              "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
+              "for more; may be given several times");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }

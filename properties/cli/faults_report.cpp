@@ -12,25 +12,6 @@
 namespace rematch::cli {
 namespace {
 
-constexpr std::string_view kBegin = "<!-- begin: rematch faults --readme -->";
-constexpr std::string_view kEnd = "<!-- end -->";
-
-/// Links to "pytorch/pytorch#7617" and so on, in order. GitHub leads from an issue's address to the
-/// pull request of that number.
-std::string links_of(const Fault& fault) {
-  std::string links;
-  std::string_view rest = fault.threads;
-  while (!rest.empty()) {
-    const std::size_t blank = std::min(rest.find(' '), rest.size());
-    const std::string_view thread = rest.substr(0, blank);
-    const std::size_t hash = thread.find('#');
-    links += fmt::format("{}[{}](https://github.com/{}/issues/{})", links.empty() ? "" : " ",
-                         thread, thread.substr(0, hash), thread.substr(hash + 1));
-    rest.remove_prefix(std::min(blank + 1, rest.size()));
-  }
-  return links;
-}
-
 std::string summary(const FaultsReport& report) {
   std::vector<std::uint64_t> cases;
   std::vector<int> layers;
@@ -52,11 +33,10 @@ std::string summary(const FaultsReport& report) {
       median_of(layers), largest_of(layers));
 }
 
-/// The cells of a fault, in both tables; `survived` is the word for what was not caught.
-std::vector<std::string> cells_of(const FaultHunts& f, std::string_view survived) {
+std::vector<std::string> cells_of(const FaultHunts& f) {
   std::string found = fmt::format("{}", fmt::join(f.laws_by_frequency(), ", "));
   if (f.survived() > 0) {
-    found = fmt::format("{} {} of {}; {}", survived, f.survived(), f.hunts, found);
+    found = fmt::format("SURVIVED {} of {}; {}", f.survived(), f.hunts, found);
   }
   return {std::string(f.fault->id),
           std::string(f.fault->statement),
@@ -108,39 +88,11 @@ std::string text_of(const FaultsReport& report) {
   Table table({false, false, false, true, true, true, true}, {1, 2});
   table.add({"fault", "what is wrong", "caught by", "cases", "worst", "layers", "worst"});
   for (const FaultHunts& f : report.faults) {
-    std::vector<std::string> cells = cells_of(f, "SURVIVED");
+    std::vector<std::string> cells = cells_of(f);
     if (f.survived() > 0) cells[0] = paint.red(cells[0]);
     table.add(cells);
   }
   return table.text() + "\n" + summary(report) + "\n";
-}
-
-std::string markdown_of(const FaultsReport& report) {
-  std::string text = summary(report) + ".\n\n";
-  text += "| fault | what is wrong | caught by | cases | worst | layers | worst | threads |\n";
-  text += "|---|---|---|--:|--:|--:|--:|---|\n";
-  for (const FaultHunts& f : report.faults) {
-    text +=
-        fmt::format("| {} | {} |\n", fmt::join(cells_of(f, "survived"), " | "), links_of(*f.fault));
-  }
-  text += "\n| not run | what would be wrong | why not |\n|---|---|---|\n";
-  for (const Fault& fault : faults()) {
-    if (fault.runs()) continue;
-    const bool equivalent = !fault.equivalent.empty();
-    text += fmt::format("| {} | {} | {}{} |\n", fault.id, fault.statement,
-                        equivalent ? "Equivalent. " : "Needs ",
-                        equivalent ? fault.equivalent : std::string(fault.needs) + ".");
-  }
-  return text;
-}
-
-std::string with_report(const std::string& text, const std::string& markdown) {
-  const std::size_t begin = text.find(kBegin);
-  const std::size_t end = text.find(kEnd, begin);
-  if (begin == std::string::npos || end == std::string::npos) {
-    throw UsageError(fmt::format("expected a file with the lines \"{}\" and \"{}\"", kBegin, kEnd));
-  }
-  return text.substr(0, begin) + std::string(kBegin) + "\n\n" + markdown + "\n" + text.substr(end);
 }
 
 std::size_t ProfileReport::hidden() const { return count(*this, "hidden"); }

@@ -19,13 +19,6 @@ struct FaultsReport {
 
 std::string text_of(const FaultsReport& report);
 nlohmann::ordered_json json_of(const FaultsReport& report);
-/// Tables of properties/faults/README.md: faults that are found, and those that are not run.
-std::string markdown_of(const FaultsReport& report);
-
-/// `text` with what stands between the two marker lines replaced. Throws UsageError when it has
-/// none.
-std::string with_report(const std::string& text, const std::string& markdown);
-
 /// What one profile makes of the catalogue of faults.
 struct ProfileReport {
   std::string profile;  ///< As it was named.

@@ -17,8 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 
 from rematch.__main__ import main
-from rematch.journal.operators import Operators
-from rematch.journal.storages import StorageMeter
 from rematch.plan import apply, plan_model
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of
 from rematch.plan.planner import bytes_of
@@ -61,7 +59,7 @@ def random_model(draw):
         ]
         return draw.choice(kinds)()
 
-    layers = [block() for _ in range(draw.randint(3, 8))]
+    layers = [block() for _ in range(draw.randint(2, 8))]
     rest = nn.Linear(width, draw.choice([4, 500]))
     return nn.Sequential(nn.Linear(8, width), nn.Sequential(*layers), rest), torch.randn(8, draw.choice([8, 32]), 8)
 
@@ -103,40 +101,6 @@ def test_every_two_choices_of_neighbours_are_measured(blocks, options):
     steps = list(designs(blocks, options))
     for i in range(blocks - 1):
         assert {(s[i], s[i + 1]) for s in steps} == set(product(range(options), repeat=2))
-
-
-@pytest.mark.parametrize("count", [2, 7])
-def test_what_is_promised_is_what_is_measured(count):
-    """Two blocks: all choices are measured; seven: peaks follow from pairs of neighbours."""
-    plan = planned(mlp(count), budget="90%", optimizer="adamw")
-    assert plan.measured == plan.promised <= plan.budget < plan.plain_peak
-    assert (plan.notes, plan.differs) == ([], [])
-
-
-@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
-def test_what_is_promised_of_random_chains_is_what_is_measured(seed):
-    draw = random.Random(seed)
-    torch.manual_seed(seed)
-    model, x = random_model(draw)
-    optimizer = draw.choice([None, "adamw", "sgd"])
-    least = planned(model, x, optimizer=optimizer, blocks="1.*")
-    budget = draw.randint(least.measured, least.plain_peak)
-    plan = planned(model, x, budget=budget, optimizer=optimizer, blocks="1.*")
-    assert plan.measured == plan.promised <= budget, f"seed {seed}"
-    assert (plan.notes, plan.differs) == ([], []), f"seed {seed}"
-
-
-def test_a_plan_is_measured_alike_by_a_meter_of_ones_own():
-    """The meter counts what is live: the model, its batch and gradients are there after the step."""
-    model, x = mlp(3), torch.randn(64, 8)
-    plan = planned(model, x)
-    meter = StorageMeter()
-    with apply(model, plan), Operators(meter):
-        meter.belongs("model", [*model.parameters(), x])
-        model(x).sum().backward()
-    model.zero_grad()
-    assert meter.curve.peak == plan.measured
-    assert plan.measured < plan.plain_peak
 
 
 def test_what_is_live_at_the_peak_adds_up_to_it():
@@ -184,9 +148,11 @@ def test_apply_keeps_names_and_can_be_copied_and_ended():
     assert is_left_as_it_was(model)
 
 
-def test_a_plan_whose_step_differed_is_refused_unless_told():
+def test_a_plan_whose_step_differed_says_so_first_and_is_refused_unless_told():
     model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in range(2)])
     plan = planned(model, torch.randn(4, 8))
+    assert "buffer 0.1.running_mean" in plan.differs
+    assert str(plan).splitlines()[1].startswith("NOT SAFE")
     with pytest.raises(ValueError, match=r"0\.1\.running_mean differs .* even_if_it_differs=True"):
         apply(model, plan)
     assert is_left_as_it_was(model)
@@ -209,11 +175,6 @@ def test_what_is_not_searched_is_said():
     everything = planned(model, blocks=["layers.0.*", model.layers[2]])
     assert list(everything.choices) == ["layers.0.0", "layers.0.1", "layers.2"]
     assert everything.not_searched == plan.not_searched[1:]
-
-
-def test_a_block_of_another_model_is_refused():
-    with pytest.raises(ValueError, match="is no submodule of the model"):
-        planned(mlp(2), blocks=[nn.Linear(2, 2)])
 
 
 @pytest.mark.parametrize(
@@ -245,39 +206,29 @@ def tracked(model, x, plan):
     return sum(of["Total"] for of in tracker.get_tracker_snapshot("peak").values())
 
 
-@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(4)])
-def test_the_peak_of_a_plan_is_that_of_the_tracker_of_pytorch(seed):
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(5)])
+def test_what_is_promised_is_what_is_measured_here_and_by_the_tracker_of_pytorch(seed):
     draw = random.Random(seed)
     torch.manual_seed(seed)
     model, x = random_model(draw)
     least = planned(model, x, optimizer="adamw", blocks="1.*")
     budget = draw.randint(least.measured, least.plain_peak)
     plan = planned(model, x, budget=budget, optimizer="adamw", blocks="1.*")
-    assert tracked(model, x, plan) == plan.measured, f"seed {seed}"
+    assert tracked(model, x, plan) == plan.measured == plan.promised <= budget, f"seed {seed}"
+    assert (plan.notes, plan.differs) == ([], []), f"seed {seed}"
 
 
 @pytest.mark.parametrize(
     ("choices", "message"),
     [({"1.7": "checkpointed"}, "no submodule '1.7'"), ({"1.0": "sometimes"}, "one of stored, checkpointed")],
 )
-def test_a_plan_for_another_model_is_refused(choices, message):
+def test_a_plan_for_another_model_is_refused_or_a_second_one(choices, message):
     model = mlp(2)
     with pytest.raises(ValueError, match=message):
         apply(model, choices)
     assert is_left_as_it_was(model)
-
-
-def test_a_plan_is_not_applied_twice():
-    model = mlp(2)
     with apply(model, {"1.0": "checkpointed"}), pytest.raises(ValueError, match="by a plan already"):
         apply(model, {"1.0": "checkpointed"})
-
-
-def test_a_block_that_may_not_be_checkpointed_is_said_first():
-    model = nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)) for _ in range(2)])
-    plan = planned(model, torch.randn(4, 8))
-    assert "buffer 0.1.running_mean" in plan.differs
-    assert str(plan).splitlines()[1].startswith("NOT SAFE")
 
 
 def test_blocks_that_run_several_times_have_one_choice():
@@ -289,11 +240,6 @@ def test_blocks_that_run_several_times_have_one_choice():
     plan = planned(model_of(shared, *gelu_blocks(1)), blocks="layers.*")
     assert len(plan.plain.executions) == 4 and list(plan.choices) == ["layers.0"]
     assert plan.measured == plan.promised < plan.plain_peak
-
-
-def test_nothing_fits_is_an_error_that_says_the_least():
-    with pytest.raises(ValueError, match="the least peak is"):
-        planned(mlp(2), budget=100)
 
 
 @pytest.mark.parametrize(
@@ -400,6 +346,10 @@ def test_what_cannot_be_planned_says_what_to_do():
         planned(mlp(2), blocks="layers.*")
     with pytest.raises(ValueError, match=r"matches 'layers.\*', 'heads.\*'"):
         planned(mlp(2), blocks=["layers.*", "heads.*"])
+    with pytest.raises(ValueError, match="is no submodule of the model"):
+        planned(mlp(2), blocks=[nn.Linear(2, 2)])
+    with pytest.raises(ValueError, match="the least peak is"):
+        planned(mlp(2), budget=100)
 
 
 def test_a_policy_that_the_model_cannot_have_is_left_out():
