@@ -127,8 +127,7 @@ TEST_CASE("a checkpoint sends what its plain run sends") {
 }
 
 TEST_CASE("one collective more, or one less, is a violation") {
-  const auto g = Kind::gather;
-  const auto r = Kind::reduce;
+  const Kind g = Kind::gather, r = Kind::reduce;
   const std::pair<std::string_view, Change> wrong[] = {
       {"recorded", [](Record& x) { x.shards.clear(); }},
       {"recorded", [](Record& x) { x.units.clear(); }},
@@ -169,6 +168,7 @@ TEST_CASE("what every device has is reduced in any number of parts, and never ga
       then(with_bytes(Kind::reduce, kBackward, 16), twice(Kind::reduce, kBackward));
   CHECK(tells(told(c, replicated, with_bytes(Kind::reduce, kBackward, 16)), "reductions"));
   CHECK(told(c, replicated, parts, with_bytes(Kind::reduce, kBackward, 32)).empty());
+  CHECK(tells(told(c, sharded, parts, with_bytes(Kind::reduce, kBackward, 32)), "reductions"));
   CHECK(told(c, replicated, turned_into(Kind::reduce, kBackward, Kind::gather, kBackward)) != "");
 }
 
@@ -277,7 +277,6 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   const std::string_view run = "a run in the recomputation: gather of 32 bytes, as in the forward";
   CHECK(tells(told(c, split, without(Kind::gather, kAgain)), run));
   CHECK(tells(told(c, split, twice(Kind::gather, kAgain)), run));
-  // Not within autocast, say.
   CHECK(tells(told(c, split, with_bytes(Kind::gather, kAgain, 16)), run));
   CHECK(tells(told(c, split, without(Kind::ran, kAgain)), "outside of its runs"));
   CHECK(tells(told(c, split, none), "recomputations: 1 / 0"));
@@ -290,6 +289,7 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   // Without early stop, or in the reentrant variant, nothing ends it.
   c.plan.segments[0].choice.early_stop = false;
   CHECK(tells(told(c, split, stopped), "early stop of a run"));
+  CHECK(tells(told(c, split, turned_into(Kind::ran, kAgain, Kind::stopped, kAgain)), "early stop"));
   c.plan.segments[0] = segment(0, 2, Variant::reentrant);
   CHECK(told(c, split).empty());
   CHECK(tells(told(c, split, stopped), "early stop of a run"));
