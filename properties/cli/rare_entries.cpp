@@ -1,10 +1,10 @@
 #include "properties/cli/rare_entries.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 
+#include "properties/case/json.h"
 #include "properties/hunt/lost_worker.h"
 #include "properties/hunt/regressions.h"
 #include "properties/hunt/tally.h"
@@ -18,9 +18,9 @@ void forget_shown(const HuntOptions& o, std::vector<std::string>& unseen) {
   std::unique_ptr<Worker> worker;
   for (std::size_t i = 0; i < entries.size() && !o.stopped(); ++i) {
     const auto at = std::find(unseen.begin(), unseen.end(), entries[i].id);
-    if (at == unseen.end() || !std::filesystem::exists(o.profile.case_of(i))) continue;
+    if (at == unseen.end() || entries[i].example.empty()) continue;
     try {
-      const Case c = load_case(o.profile.case_of(i));
+      const Case c = case_from_json(entries[i].example);
       if (!worker) worker = make_worker(o);
       if (!lacking(worker->scope(), c).empty()) continue;
       if (worker->judge(0, c).known_of(i) > 0) unseen.erase(at);

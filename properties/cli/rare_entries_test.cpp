@@ -27,18 +27,18 @@ Names left(const std::string& profile, const std::string& subject) {
 
 }  // namespace
 
-TEST_CASE(
-    "an entry that no hunt showed is shown by the case beside its profile, while it is true") {
+TEST_CASE("an entry that no hunt showed is shown by its example, while it is true") {
   const testing::ScratchFolder folder;
   const std::string entry =
       R"("laws": ["buffers-after-step"], "when": ["stateful_layer"], "why": "So."})";
-  const std::string profile = folder.write(
-      "known.json", R"({"format": 1, "known": [{"id": "twice", )" + entry +
-                        R"(, {"id": "rare", "unless": ["eval_mode"], )" + entry + "]}");
+  const auto profile_with = [&](const std::string& of_twice) {
+    return folder.write("known.json", R"({"format": 1, "known": [{"id": "twice", )" + of_twice +
+                                          entry + R"(, {"id": "rare", "unless": ["eval_mode"], )" +
+                                          R"("example": )" + kCase + ", " + entry + "]}");
+  };
   // The first entry explains whatever the second does.
-  folder.write("known/rare.json", kCase);
-  CHECK(left(profile, "engine:S1") == Names{"rare", "twice"});
-  folder.write("known/twice.json", kCase);
+  CHECK(left(profile_with(""), "engine:S1") == Names{"rare", "twice"});
+  const std::string profile = profile_with(R"("example": )" + std::string(kCase) + ", ");
   CHECK(left(profile, "engine:S1") == Names{"rare"});
   CHECK(left(profile, "engine") == Names{"rare", "twice"});
 }

@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kProfile = "profile";
 constexpr int kProfileFormat = 1;
-constexpr int kMostProfileNesting = 8;
+constexpr int kMostProfileNesting = 24;
 constexpr std::size_t kMostProfileBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostProfileEntries = 1024;
 constexpr std::size_t kLongestProfileText = 4096;
@@ -53,6 +53,7 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
   }
+  if (const Json* example = fields.find("example")) entry.example = example->dump();
   if (entry.id.empty()) fields.fail(fields.path("id"), "a name", "none");
   if (entry.why.empty()) fields.fail(fields.path("why"), "a sentence", "none");
   const auto read_names = [&](const char* field, std::string_view expected, auto named, auto add) {
@@ -305,7 +306,7 @@ Profile load_profile(const std::filesystem::path& file) {
       entries.push_back(read_entry(list[i], indexed("known", i)));
     }
     fields.finish();
-    return Profile(std::move(entries), file.parent_path());
+    return Profile(std::move(entries));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(file.string() + ": " + error.what());
   }

@@ -80,6 +80,8 @@ struct KnownDivergence {
   /// false: a documented limit, which the implementation states or which follows from what it
   /// states.
   bool promised = true;
+  /// A case, as JSON, that shows it where hunts seldom do: `rematch conform` judges it then.
+  std::string example = {};
 
   /// "reported: ADDRESS, since 2.9" or "not reported" of a bug; of a limit what says so, if
   /// anything.
@@ -97,14 +99,9 @@ bool is_segment_text(std::string_view text);
 class Profile {
  public:
   Profile() = default;
-  explicit Profile(std::vector<KnownDivergence> entries, std::filesystem::path folder = {})
-      : entries_(std::move(entries)), folder_(std::move(folder)) {}
+  explicit Profile(std::vector<KnownDivergence> entries) : entries_(std::move(entries)) {}
 
   const std::vector<KnownDivergence>& entries() const { return entries_; }
-  /// Where a case that shows the entry lies, if there is one: known/ID.json beside its file.
-  std::filesystem::path case_of(std::size_t entry) const {
-    return folder_ / "known" / (entries_[entry].id + ".json");
-  }
   /// The same entries for a subject of these versions: others than it has explain nothing.
   Profile on(Versions versions) const;
   /// The same entries for a subject that may be of any version.
@@ -125,7 +122,6 @@ class Profile {
                                          std::size_t from) const;
 
   std::vector<KnownDivergence> entries_;
-  std::filesystem::path folder_;
   Versions versions_;
   bool is_of_any_version_ = false;
 };

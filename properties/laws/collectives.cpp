@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,11 +103,12 @@ class Window {
   /// Each has backwards of its own, which reach some units only: how many nothing here says.
   int losses() const { return static_cast<int>(roots_of(e_.c, e_.forecast.output_flags).size()); }
 
-  static Readings in(const Readings& all, Phase phase, int unit) {
-    Readings found;
-    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
-                 [&](const CollectiveReading& c) { return c.unit == unit && c.phase == phase; });
-    return found;
+  /// Of one unit, or of all.
+  static Readings in(Readings all, Phase phase, std::optional<int> unit = {}) {
+    std::erase_if(all, [&](const CollectiveReading& c) {
+      return c.phase != phase || (unit && c.unit != *unit);
+    });
+    return all;
   }
   static int count(const Readings& all, Kind kind, Phase phase, const UnitReading& u) {
     const Readings found = in(all, phase, u.unit);
@@ -124,13 +126,8 @@ class Window {
   /// Units are gathered, and send, in the order in which they run, as often as without a
   /// checkpoint; and nothing is sent outside of units that is not sent without one.
   std::optional<Violation> judge_forward() const {
-    const auto of_phase = [](const Readings& all) {
-      Readings found = all;
-      std::erase_if(found, [](const CollectiveReading& c) { return c.phase != Phase::forward; });
-      return found;
-    };
-    const Readings there = of_phase(plain_);
-    const Readings here = of_phase(seen_);
+    const Readings there = in(plain_, Phase::forward);
+    const Readings here = in(seen_, Phase::forward);
     const auto [a, b] =
         std::mismatch(there.begin(), there.end(), here.begin(), here.end(), is_same);
     if (a != there.end() || b != here.end()) {

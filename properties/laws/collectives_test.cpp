@@ -80,7 +80,6 @@ Change then(const Change& one, const Change& other) {
 Case two_units() {
   Case c = case_of({2, 3}, {dense(3), layer("tanh"), dense(2)});
   c.plan.segments = {segment(0, 2, Variant::non_reentrant)};
-  c.protocol.steps = 2;
   c.protocol.microbatches = 2;
   c.protocol.input_requires_grad = true;
   return c;
@@ -186,7 +185,7 @@ TEST_CASE("each of several losses may reach a unit, and one does") {
   c.layers.push_back(layer("split"));
   c.layers.back().features = 1;
   c.protocol.auxiliary_losses = true;
-  c.protocol.steps = c.protocol.microbatches = 1;
+  c.protocol.microbatches = 1;
   CHECK(told(c, sharded).empty());
   CHECK(told(c, sharded, twice(Kind::gather, kAgain)).empty());
   CHECK(tells(told(c, sharded, without(Kind::gather, kAgain)), "backward and its recomputations"));
@@ -230,17 +229,11 @@ void split(Record& r, const Case& c, bool checkpointed) {
   }
 }
 
-Case split_case() {
-  Case c = two_units();
-  c.protocol.steps = 1;
-  return c;
-}
-
 TEST_CASE("a split layer sends in its backward what the plain one sends, and in its forward") {
   for (const int backwards : {1, 2}) {
     for (const bool waits : {false, true}) {
       for (const bool trains : {false, true}) {
-        Case c = split_case();
+        Case c = two_units();
         c.protocol.backwards = backwards;
         c.protocol.forwards_first = waits;
         c.protocol.input_requires_grad = trains;
@@ -260,7 +253,7 @@ TEST_CASE("a split layer sends in its backward what the plain one sends, and in 
   };
   for (const auto& [words, change] : wrong) {
     INFO(words);
-    CHECK(tells(told(split_case(), split, change), words));
+    CHECK(tells(told(two_units(), split, change), words));
   }
 }
 
@@ -273,7 +266,7 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   };
   const Change stopped =
       then(without(Kind::gather, kAgain), turned_into(Kind::ran, kAgain, Kind::stopped, kAgain));
-  Case c = split_case();
+  Case c = two_units();
   const std::string_view run = "a run in the recomputation: gather of 32 bytes, as in the forward";
   CHECK(tells(told(c, split, without(Kind::gather, kAgain)), run));
   CHECK(tells(told(c, split, twice(Kind::gather, kAgain)), run));
@@ -303,7 +296,7 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
 
 TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too") {
   const Change skips = then(without(Kind::gather, kAgain), without(Kind::gather, kAgain));
-  Case c = split_case();
+  Case c = two_units();
   CHECK(told(c, split, skips) != "");
   c.plan.segments[0].choice.keep = {{"linear", -1}};
   CHECK(told(c, split, skips).empty());
@@ -317,7 +310,7 @@ TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too
 
 TEST_CASE(
     "what a reentrant segment makes may require a gradient that the plain run wants none of") {
-  Case c = split_case();
+  Case c = two_units();
   c.protocol.input_requires_grad = false;
   const Change more = [](Record& r) {
     for (const int microbatch : {0, 1}) {
