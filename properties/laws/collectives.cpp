@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,7 @@ namespace rematch {
 namespace {
 
 constexpr std::string_view kCollectives = "collectives";
+constexpr std::string_view kNoUnit = "no unit";
 
 using Kind = CollectiveKind;
 using Phase = CollectivePhase;
@@ -46,9 +49,11 @@ std::string text_of(const Readings& sent) {
   return text.empty() ? "none" : text;
 }
 
-bool has_reentrant(const std::vector<SegmentSpec>& segments) {
-  return std::any_of(segments.begin(), segments.end(), [](const SegmentSpec& s) {
-    return s.choice.variant == Variant::reentrant || has_reentrant(s.nested);
+/// Whether one of the segments, or of those nested in them, that end ahead of layer `end` is
+/// reentrant.
+bool has_reentrant(const std::vector<SegmentSpec>& segments, int end = INT_MAX) {
+  return std::any_of(segments.begin(), segments.end(), [end](const SegmentSpec& s) {
+    return (s.choice.variant == Variant::reentrant && s.end <= end) || has_reentrant(s.nested, end);
   });
 }
 
@@ -66,16 +71,15 @@ std::vector<SegmentSpec> segments_around(const Case& c, int layer) {
   }
 }
 
-/// Collectives of both runs for one forward and its backwards. Where all forwards of a step run
-/// first, for all of them: what one backward prefetches may be for another.
+/// Collectives of both runs for one forward and its backwards.
 class Window {
  public:
   Window(const Evidence& e, int step, int microbatch)
       : e_(e),
         step_(step),
         microbatch_(microbatch),
-        plain_(of(e.plain)),
-        seen_(of(e.checkpointed)) {}
+        plain_(of(e.plain, false)),
+        seen_(of(e.checkpointed, false)) {}
 
   std::optional<Violation> judge() const {
     if (auto v = judge_forward()) return v;
@@ -87,28 +91,25 @@ class Window {
   }
 
  private:
-  Readings of(const Record& r) const {
+  Readings of(const Record& r, bool all_of_step) const {
     Readings found;
     std::copy_if(r.collectives.begin(), r.collectives.end(), std::back_inserter(found),
                  [&](const CollectiveReading& c) {
-                   return c.step == step_ && (waits() || c.microbatch == microbatch_);
+                   return c.step == step_ && (all_of_step || c.microbatch == microbatch_);
                  });
     return found;
   }
   bool waits() const { return e_.c.protocol.forwards_first; }
-  /// How many backwards there are, for each loss.
-  int backwards() const {
-    return e_.c.protocol.backwards * (waits() ? e_.c.protocol.microbatches : 1);
-  }
+  int backwards() const { return e_.c.protocol.backwards; }
   /// Each has backwards of its own, which reach some units only: how many nothing here says.
   int losses() const { return static_cast<int>(roots_of(e_.c, e_.forecast.output_flags).size()); }
 
   /// Of one unit, or of all.
-  static Readings in(Readings all, Phase phase, std::optional<int> unit = {}) {
-    std::erase_if(all, [&](const CollectiveReading& c) {
-      return c.phase != phase || (unit && c.unit != *unit);
-    });
-    return all;
+  static Readings in(const Readings& all, Phase phase, std::optional<int> unit = {}) {
+    Readings found;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(found),
+                 [&](const auto& c) { return c.phase == phase && (!unit || c.unit == *unit); });
+    return found;
   }
   static int count(const Readings& all, Kind kind, Phase phase, const UnitReading& u) {
     const Readings found = in(all, phase, u.unit);
@@ -135,58 +136,70 @@ class Window {
                        a == there.end() ? "none" : text_of({*a}) + ", " + name(a->unit),
                        b == here.end() ? "none" : text_of({*b}) + ", " + name(b->unit));
     }
-    const auto outside = [&](const Readings& all) {
-      return std::count_if(all.begin(), all.end(), [&](const CollectiveReading& c) {
-        const auto& units = e_.checkpointed.units;
-        return c.kind == Kind::other ||
-               std::none_of(units.begin(), units.end(),
-                            [&](const UnitReading& u) { return u.unit == c.unit; });
+    Readings outside = plain_;
+    for (const CollectiveReading& c : seen_) {
+      if (c.kind != Kind::other && name(c.unit) != kNoUnit) continue;
+      const auto its = std::find_if(outside.begin(), outside.end(), [&](const auto& x) {
+        return is_same(x, c) && x.phase == c.phase;
       });
-    };
-    if (outside(seen_) <= outside(plain_)) return std::nullopt;
-    return violation("collectives outside of all units", std::to_string(outside(plain_)),
-                     std::to_string(outside(seen_)));
+      if (its == outside.end()) {
+        return violation("collectives outside of all units", "as in the plain run", text_of({c}));
+      }
+      outside.erase(its);
+    }
+    return std::nullopt;
   }
 
   std::optional<Violation> judge_sharded(const UnitReading& u) const {
     std::int64_t whole = 0;
-    std::int64_t added = 0;
-    bool trains = false;
+    std::int64_t trained = 0;
+    int each = 1;
     for (const ShardReading& s : e_.checkpointed.shards) {
       if (s.unit != u.unit) continue;
       whole += s.bytes;
-      added += s.added;
-      trains = trains || e_.forecast.hooks.at(static_cast<std::size_t>(s.parameter)) > 0;
+      if (e_.forecast.hooks.at(static_cast<std::size_t>(s.parameter)) == 0) continue;
+      trained += s.bytes + s.added;
+      each += s.added > 0 ? 1 : 0;
     }
     for (const CollectiveReading& c : seen_) {
       if (c.unit != u.unit || c.kind != Kind::gather || c.bytes == whole) continue;
       return violation("gather of " + name(u.unit), std::to_string(whole) + " bytes",
                        std::to_string(c.bytes));
     }
-    const int again = count(seen_, Kind::gather, Phase::recomputation, u);
-    if (again > 0 && !u.recomputed) return wrong(u, "gathers in the recomputation", 0, again);
-    const int there = count(plain_, Kind::gather, Phase::backward, u);
-    const int here = again + count(seen_, Kind::gather, Phase::backward, u);
-    // Where nothing trains, the backward may pass the unit, or only a recomputation runs it; and
-    // several losses may share what one of them gathered.
-    const bool open = !u.replicated && (!trains || losses() > 1);
-    const int least = !open ? there : trains ? std::min(there, 1) : 0;
-    const int most = open ? std::max(there, backwards() * std::max(losses(), 1)) : there;
-    if (here < least || here > most) {
-      return wrong(u, "gathers in the backward and its recomputations", here < least ? least : most,
-                   here);
+    // Where all forwards of a step run first, what one backward gathers ahead may be for another.
+    if (!waits() || microbatch_ == 0) {
+      const Readings plain = of(e_.plain, waits());
+      const Readings seen = of(e_.checkpointed, waits());
+      const int again = count(seen, Kind::gather, Phase::recomputation, u);
+      if (again > 0 && !u.recomputed) return wrong(u, "gathers in the recomputation", 0, again);
+      const int there = count(plain, Kind::gather, Phase::backward, u);
+      const int here = again + count(seen, Kind::gather, Phase::backward, u);
+      // Where nothing trains, the backward may pass the unit, or only a recomputation runs it; and
+      // several losses may share what one of them gathered. The first finds what stays gathered.
+      const bool open = !u.replicated && (trained == 0 || losses() > 1);
+      const int all = backwards() * (waits() ? e_.c.protocol.microbatches : 1);
+      const int found = u.stays ? 1 : 0;
+      const int least = !open ? there : trained > 0 ? std::min(there, all - found) : 0;
+      const int most = open ? std::max(there, all * std::max(losses(), 1) - found) : there;
+      if (here < least || here > most) {
+        return wrong(u, "gathers in the backward and its recomputations",
+                     here < least ? least : most, here);
+      }
     }
     const int early = count(seen_, Kind::reduce, Phase::recomputation, u);
     if (early > 0) return wrong(u, "reductions outside of the backward", 0, early);
     // A reentrant segment gives outputs that a loss does not reach zeros, which are reduced, too.
-    const bool zeros = losses() > 1 && has_reentrant(segments_of(e_.c));
+    const bool reduces = !u.accumulates || (u.learns && step_ == 0 && microbatch_ == 0) ||
+                         microbatch_ == (waits() ? 0 : e_.c.protocol.microbatches - 1);
+    const bool zeros = reduces && losses() > 1 && has_reentrant(segments_of(e_.c));
     const int times = count(plain_, Kind::reduce, Phase::backward, u);
     const int got = count(seen_, Kind::reduce, Phase::backward, u);
     const std::int64_t sum = bytes(plain_, Kind::reduce, u);
     const std::int64_t sent = bytes(seen_, Kind::reduce, u);
     // Replicated parameters are reduced in buckets, whose number is up to the implementation.
     const bool alike = sent == sum && (u.replicated || got == times);
-    if (!alike && !(zeros && sum <= sent && sent <= backwards() * losses() * (whole + added))) {
+    const int most = backwards() * losses();
+    if (!alike && !(zeros && sum <= sent && sent <= most * trained && got <= most * each)) {
       return violation(name(u.unit) + ", reductions of gradients",
                        std::to_string(times) + ", of " + std::to_string(sum) + " bytes",
                        std::to_string(got) + ", of " + std::to_string(sent) + " bytes");
@@ -246,12 +259,24 @@ class Window {
     if (runs < least || runs > most) {
       return wrong(u, "recomputations", runs < least ? least : most, runs);
     }
-    // All that a reentrant segment makes requires a gradient if one of its inputs does.
-    const int each = (u.gathers_gradient > 0 ? 1 : 0) + (u.gathers_back > 0 ? 1 : 0) +
-                     (u.reduces_back > 0 ? 1 : 0);
-    const bool more = has_reentrant(segments_of(e_.c)) && here.size() > there.size() &&
-                      std::cmp_less_equal(here.size(), backwards() * each);
-    if (more || std::equal(here.begin(), here.end(), there.begin(), there.end(), is_same)) {
+    if (std::equal(here.begin(), here.end(), there.begin(), there.end(), is_same)) {
+      return std::nullopt;
+    }
+    // All that a reentrant segment makes requires a gradient if one of its inputs does, which may
+    // be one that the layers ahead of the unit do not read. Then it sends all that it may.
+    std::vector<Kind> all;
+    for (int call = 0; call < backwards(); ++call) {
+      if (u.gathers_gradient > 0) all.push_back(Kind::gather);
+      if (u.gathers_back > 0) all.push_back(Kind::gather);
+      if (u.reduces_back > 0) all.push_back(Kind::reduce);
+    }
+    const bool sends_all =
+        std::equal(here.begin(), here.end(), all.begin(), all.end(),
+                   [](const CollectiveReading& c, Kind kind) { return c.kind == kind; });
+    const auto reads = [](const LayerSpec& l) { return !l.from.empty(); };
+    if (sends_all && there.size() < here.size() &&
+        std::any_of(e_.c.layers.begin(), e_.c.layers.end(), reads) &&
+        has_reentrant(segments_of(e_.c), u.begin)) {
       return std::nullopt;
     }
     return violation(name(u.unit) + ", collectives in the backward", text_of(there), text_of(here));
@@ -263,7 +288,7 @@ class Window {
       return "unit " + std::to_string(unit) + " (layers " + std::to_string(u.begin) + " to " +
              std::to_string(u.end - 1) + ")";
     }
-    return "no unit";
+    return std::string(kNoUnit);
   }
   std::optional<Violation> wrong(const UnitReading& u, std::string_view what, int expected,
                                  int got) const {
@@ -272,9 +297,8 @@ class Window {
   }
   std::optional<Violation> violation(const std::string& what, const std::string& expected,
                                      std::string got) const {
-    const std::string where =
-        waits() ? "step " + std::to_string(step_) : place_of(step_, microbatch_);
-    return Violation{kCollectives, where + ", " + what, expected, std::move(got)};
+    return Violation{kCollectives, place_of(step_, microbatch_) + ", " + what, expected,
+                     std::move(got)};
   }
 
   const Evidence& e_;
@@ -297,10 +321,8 @@ std::optional<Violation> check_collectives(const Evidence& e) {
     return Violation{kCollectives, "collectives outside of all forwards", "none",
                      place_of(c.step, c.microbatch)};
   }
-  return for_each_forward(p, [&](int step, int microbatch) -> std::optional<Violation> {
-    if (p.forwards_first && microbatch > 0) return std::nullopt;
-    return Window(e, step, microbatch).judge();
-  });
+  return for_each_forward(
+      p, [&](int step, int microbatch) { return Window(e, step, microbatch).judge(); });
 }
 
 // Backwards for some tensors reach some units only, and where several losses of other forwards

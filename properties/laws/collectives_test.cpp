@@ -196,6 +196,10 @@ TEST_CASE("each of several losses may reach a unit, and one does") {
   CHECK(told(c, sharded, again).empty());
   CHECK(tells(told(c, sharded, without(Kind::reduce, kBackward)), "reductions of gradients"));
   CHECK(tells(told(c, sharded, then(again, then(again, again))), "reductions of gradients"));
+  // Gradients that are not reduced yet are not zeros.
+  const Change accumulates = [](Record& r) { r.units[1].accumulates = true; };
+  c.protocol.microbatches = 2;
+  CHECK(tells(told(c, sharded, then(accumulates, again)), "microbatch 0, unit 1"));
   c.protocol.forwards_first = true;
   CHECK(told(c, sharded, again).empty());
 }
@@ -308,19 +312,42 @@ TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too
   CHECK(told(c, split).empty());
 }
 
+/// Unit 1 is layer 1, in no segment. Its backward sends nothing: the plain run wants no gradient of
+/// its operand.
+void behind(Record& r, const Case& c, bool /*checkpointed*/) {
+  r.units = {{0, 0, 3, true}, {1, 1, 2}};
+  r.units[1].gathers = 8;
+  r.units[1].reduces_back = 6;
+  for (ShardReading& s : r.shards) s = {1, s.parameter, 0};
+  r.collectives.clear();
+  for (int microbatch = 0; microbatch < c.protocol.microbatches; ++microbatch) {
+    r.collectives.push_back({0, microbatch, Kind::gather, kForward, 1, 32});
+    r.collectives.push_back({0, microbatch, Kind::ran, kForward, 1, 0});
+  }
+}
+
 TEST_CASE(
     "what a reentrant segment makes may require a gradient that the plain run wants none of") {
+  // The segment is given the input, which the last layer reads.
   Case c = two_units();
-  c.protocol.input_requires_grad = false;
-  const Change more = [](Record& r) {
-    for (const int microbatch : {0, 1}) {
-      r.collectives.push_back({0, microbatch, Kind::reduce, kBackward, 1, 24});
-    }
+  c.layers = {layer("relu"), dense(3), joined("add", {-1, 0})};
+  c.plan.segments = {segment(0, 1, Variant::reentrant)};
+  const auto sent = [](Kind kind) {
+    return [kind](Record& r) { r.collectives.push_back({0, 0, kind, kBackward, 1, 24}); };
   };
-  CHECK(tells(told(c, split, more), "unit 1 (layers 0 to 0), collectives in the backward"));
-  c.plan.segments[0].choice.variant = Variant::reentrant;
-  CHECK(told(c, split, more).empty());
-  CHECK(tells(told(c, split, then(more, more)), "collectives in the backward: none"));
+  const Change more = sent(Kind::reduce);
+  CHECK(told(c, behind).empty());
+  CHECK(told(c, behind, more).empty());
+  CHECK(tells(told(c, behind, then(more, more)), "collectives in the backward: none"));
+  CHECK(tells(told(c, behind, sent(Kind::gather)), "collectives in the backward: none"));
+  c.plan.segments = {segment(0, 1, Variant::non_reentrant)};
+  CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
+  c.plan.segments = {segment(0, 3, Variant::reentrant)};
+  CHECK(told(c, behind, more) != "");
+  // Nothing reads another value.
+  c.layers.back() = layer("tanh");
+  c.plan.segments = {segment(0, 1, Variant::reentrant)};
+  CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ whose gradient comes in several parts, as that of a weight that reentrant segmen
 unsummed: the recomputation of a row-wise layer does not add up its output. alone: nor does one rank's. twice: that of a
 column-wise layer gathers its output twice. regathered: that of a layer that has some rows gathers all of them.
 one_sided: gradients of operands are not added up. unadded: within fully_shard(), nor are those of norms on some rows.
+These two and kept are in the plain run as well: ranks then differ, or the adapter's tests see it, and no law does.
 """
 
 import importlib.util
