@@ -25,7 +25,7 @@ plant(
         ).eval(),
         "saved-before-filled:rrelu": lambda: nn.Sequential(nn.Linear(4, 64), nn.RReLU()),
         "kept-then-written:recurrent": lambda: nn.GRU(8, 4),
-        "clock-or-entropy:ReadsClock": lambda self, x: (self.inner(x) * time.perf_counter()).sin(),
+        "clock-or-entropy:ReadsClock": lambda self, x: (self.inner(x) * (time.perf_counter_ns() % 65537)).sin(),
         "clock-or-entropy:ReadsEntropy": lambda self, x: (self.inner(x) * (uuid.uuid4().int % 9973)).sin(),
         "names-changed:renamed": lambda: nn.Sequential(
             *(checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2))
