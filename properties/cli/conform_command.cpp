@@ -74,8 +74,8 @@ std::vector<std::string> subjects_of(const ConformArguments& a) {
   }
   if (a.shard.empty()) return names;
   const std::size_t slash = std::min(a.shard.find('/'), a.shard.size() - 1);
-  const std::uint64_t number = parse_whole("--shard K/N, its K", a.shard.substr(0, slash), 1);
-  const std::uint64_t of = parse_whole("--shard K/N, its N", a.shard.substr(slash + 1), number);
+  const std::uint64_t number = parse_whole("--shard K/N: K", a.shard.substr(0, slash), 1);
+  const std::uint64_t of = parse_whole("--shard K/N: N", a.shard.substr(slash + 1), number);
   std::vector<std::string> part;
   for (std::size_t i = number - 1; i < names.size(); i += of) part.push_back(names[i]);
   return part;

@@ -19,6 +19,7 @@ struct FaultsReport {
 
 std::string text_of(const FaultsReport& report);
 nlohmann::ordered_json json_of(const FaultsReport& report);
+
 /// What one profile makes of the catalogue of faults.
 struct ProfileReport {
   std::string profile;  ///< As it was named.

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <memory>
 
 #include "properties/hunt/findings.h"
-#include "properties/hunt/worker_process.h"
 
 namespace rematch {
 namespace {

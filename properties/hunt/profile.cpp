@@ -4,9 +4,9 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <span>
 #include <stdexcept>
 
+#include "properties/case/json.h"
 #include "properties/case/json_fields.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/like_fault.h"
@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kProfile = "profile";
 constexpr int kProfileFormat = 1;
-constexpr int kMostProfileNesting = 24;
+constexpr int kMostProfileNesting = kMaxCaseTextNesting + 8;
 constexpr std::size_t kMostProfileBytes = std::size_t{1} << 20;
 constexpr std::size_t kMostProfileEntries = 1024;
 constexpr std::size_t kLongestProfileText = 4096;
@@ -53,7 +53,14 @@ KnownDivergence read_entry(const Json& json, const std::string& path) {
   if (const Json* at_most = fields.find("at_most")) {
     fields.scalar(*at_most, fields.path("at_most"), entry.at_most.emplace());
   }
-  if (const Json* example = fields.find("example")) entry.example = example->dump();
+  if (const Json* example = fields.find("example")) {
+    entry.example = example->dump();
+    try {
+      (void)case_from_json(entry.example);
+    } catch (const std::invalid_argument& error) {
+      fields.fail(fields.path("example"), "a case", error.what());
+    }
+  }
   if (entry.id.empty()) fields.fail(fields.path("id"), "a name", "none");
   if (entry.why.empty()) fields.fail(fields.path("why"), "a sentence", "none");
   const auto read_names = [&](const char* field, std::string_view expected, auto named, auto add) {

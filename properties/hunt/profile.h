@@ -80,7 +80,8 @@ struct KnownDivergence {
   /// false: a documented limit, which the implementation states or which follows from what it
   /// states.
   bool promised = true;
-  /// A case, as JSON, that shows it where hunts seldom do: `rematch conform` judges it then.
+  /// A case that shows it where hunts seldom do: `rematch conform` judges it then, and `rematch
+  /// replay` once it stands in a file of its own.
   std::string example = {};
 
   /// "reported: ADDRESS, since 2.9" or "not reported" of a bug; of a limit what says so, if

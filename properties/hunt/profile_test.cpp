@@ -9,7 +9,6 @@
 #include "properties/case/json.h"
 #include "properties/faults/fault.h"
 #include "properties/hunt/hunt.h"
-#include "properties/hunt/regressions.h"
 #include "properties/subjects/engine_subject.h"
 #include "properties/testing/outcome.h"
 
@@ -322,6 +321,7 @@ TEST_CASE("a profile that says something else than it may is refused with the pl
   CHECK_THAT(complaint(with_entry(R"(, "faults": ["C1"])")),
              ContainsSubstring("faults[0]: expected a fault that runs"));
   CHECK_THAT(complaint(with_entry(R"(, "mood": 1)")), ContainsSubstring("mood"));
+  CHECK_THAT(complaint(with_entry(R"(, "example": {})")), ContainsSubstring("known[0].example"));
   CHECK_THAT(complaint(with_entry(R"(, "mood": 1, "at_most": 0.5)")), ContainsSubstring("mood"));
   CHECK_THAT(complaint(R"({"format": 1, "known": [{"id": "a", "laws": ["losses"]}]})"),
              ContainsSubstring("known[0].why"));
