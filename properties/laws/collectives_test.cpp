@@ -196,7 +196,6 @@ TEST_CASE("each of several losses may reach a unit, and one does") {
   CHECK(told(c, sharded, again).empty());
   CHECK(tells(told(c, sharded, without(Kind::reduce, kBackward)), "reductions of gradients"));
   CHECK(tells(told(c, sharded, then(again, then(again, again))), "reductions of gradients"));
-  // Gradients that are not reduced yet are not zeros.
   const Change accumulates = [](Record& r) { r.units[1].accumulates = true; };
   c.protocol.microbatches = 2;
   CHECK(tells(told(c, sharded, then(accumulates, again)), "microbatch 0, unit 1"));
@@ -279,7 +278,6 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   CHECK(tells(told(c, split, none), "recomputations: 1 / 0"));
   CHECK(tells(told(c, split, again), "recomputations: 1 / 2"));
   CHECK(told(c, split, stopped).empty());
-  // No backward tells of this one, but the forecast does.
   Case frozen_input = c;
   frozen_input.protocol.input_requires_grad = false;
   CHECK(tells(told(frozen_input, split, none), "recomputations: 1 / 0"));
@@ -305,7 +303,6 @@ TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too
   c.plan.segments[0].choice.keep = {{"linear", -1}};
   CHECK(told(c, split, skips).empty());
   CHECK(tells(told(c, split), "none: a policy keeps what it made"));
-  // A segment around that one has no policy.
   c.plan.segments[0].choice.keep = {};
   c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
   c.plan.segments[0].nested[0].choice.keep = {{"linear", -1}};
@@ -344,7 +341,6 @@ TEST_CASE(
   CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
   c.plan.segments = {segment(0, 3, Variant::reentrant)};
   CHECK(told(c, behind, more) != "");
-  // Nothing reads another value.
   c.layers.back() = layer("tanh");
   c.plan.segments = {segment(0, 1, Variant::reentrant)};
   CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
