@@ -109,7 +109,6 @@ TEST_CASE("a checkpoint sends what its plain run sends") {
         c.protocol.forwards_first = forwards_first;
         c.protocol.backwards = backwards;
         CHECK(told(c, made).empty());
-        // Accumulated gradients, say.
         const Change last = [](Record& r) {
           std::erase_if(r.collectives, [](const CollectiveReading& x) {
             return x.kind == Kind::reduce && x.microbatch == 0;
@@ -281,7 +280,6 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   Case frozen_input = c;
   frozen_input.protocol.input_requires_grad = false;
   CHECK(tells(told(frozen_input, split, none), "recomputations: 1 / 0"));
-  // Without early stop, or in the reentrant variant, nothing ends it.
   c.plan.segments[0].choice.early_stop = false;
   CHECK(tells(told(c, split, stopped), "early stop of a run"));
   CHECK(tells(told(c, split, turned_into(Kind::ran, kAgain, Kind::stopped, kAgain)), "early stop"));
