@@ -340,7 +340,7 @@ class Reach::Run {
   }
   void note_runs(int layer, bool upstream) {
     for (const std::string_view law : {"executions", "recomputation-order", "dropout-masks",
-                                       "recomputed-values", "last-segment"}) {
+                                       "recomputed-values", "last-segment", "collectives"}) {
       note_layer(law, at_of(layer));
     }
     if (!upstream) return;

@@ -146,6 +146,8 @@ TEST_CASE("other values that decide how many rows a branch gets may end in an er
 TEST_CASE("what is only held, or run again, changes no number") {
   const Reach reach = reach_of(four(), 1, {Wrong::runs, Wrong::held});
   CHECK(differing(reach, "executions") == "0110");
+  CHECK(differing(reach, "collectives") == "0110");
+  CHECK_FALSE(reach.contains("collectives", {0, 0, -1}));
   CHECK(reach.contains("saved-at-most", {}));
   CHECK_FALSE(reach.contains("live-bytes", {}));
   for (const std::string_view law : {"outputs", "parameter-gradients", "input-gradients"}) {

@@ -257,7 +257,9 @@ class Window {
     const int least = passes && !around.empty() ? backwards() : 0;
     const int most = backwards() * static_cast<int>(around.size());
     if (runs < least || runs > most) {
-      return wrong(u, "recomputations", runs < least ? least : most, runs);
+      std::optional<Violation> v = wrong(u, "recomputations", runs < least ? least : most, runs);
+      v->sites = {{-1, -1, u.end - 1}};
+      return v;
     }
     if (std::equal(here.begin(), here.end(), there.begin(), there.end(), is_same)) {
       return std::nullopt;
