@@ -160,11 +160,21 @@ int run(int argc, char** argv) {
 
 const std::terminate_handler kUsualEnd = std::get_terminate();
 
+/// Whether an allocation failed in this thread.
+thread_local bool memory_ran_out = false;
+
+[[noreturn]] void fail_allocation() {
+  memory_ran_out = true;
+  throw std::bad_alloc();
+}
+
 /// Destructors of JSON values allocate: where memory runs out, the way out of the error may need
-/// more, and finds none.
+/// more, and finds none. g++ 12 ends an inlined noexcept function without making the exception the
+/// current one, so that the allocation itself has to leave a word.
 [[noreturn]] void end_without_memory() {
   try {
     if (const std::exception_ptr error = std::current_exception()) std::rethrow_exception(error);
+    if (memory_ran_out) throw std::bad_alloc();
   } catch (const std::bad_alloc&) {
     constexpr std::string_view kText = "rematch: memory ran out\n";
     std::fflush(stdout);
@@ -181,6 +191,7 @@ const std::terminate_handler kUsualEnd = std::get_terminate();
 
 int run_program(int argc, char** argv) {
   std::set_terminate(end_without_memory);
+  std::set_new_handler(fail_allocation);
   try {
     // The reader of a pipe may close it early: findings are saved all the same.
     std::signal(SIGPIPE, SIG_IGN);

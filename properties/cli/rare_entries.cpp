@@ -18,7 +18,9 @@ void forget_shown(const HuntOptions& o, std::vector<std::string>& unseen) {
   std::unique_ptr<Worker> worker;
   for (std::size_t i = 0; i < entries.size() && !o.stopped(); ++i) {
     const auto at = std::find(unseen.begin(), unseen.end(), entries[i].id);
-    if (at == unseen.end() || entries[i].example.empty()) continue;
+    if (at == unseen.end()) continue;
+    if (!entries[i].script.empty()) unseen.erase(at);
+    if (!entries[i].script.empty() || entries[i].example.empty()) continue;
     try {
       const Case c = case_from_json(entries[i].example);
       if (!worker) worker = make_worker(o);

@@ -7,9 +7,9 @@
 
 namespace rematch::cli {
 
-/// Judges the case that lies beside the profile for an entry of `unseen`, if there is one, and
-/// takes the entry off where the case still shows it: hunts show some entries in one of a thousand
-/// cases.
+/// Takes off `unseen` what something else shows, since hunts show some entries in one of a thousand
+/// cases: an entry whose example still shows it when it is judged, and one with a script, which the
+/// tests of its framework run.
 void forget_shown(const HuntOptions& o, std::vector<std::string>& unseen);
 
 }  // namespace rematch::cli

@@ -41,6 +41,7 @@ TEST_CASE("an entry that no hunt showed is shown by its example, while it is tru
   const std::string profile = profile_with(R"("example": )" + std::string(kCase) + ", ");
   CHECK(left(profile, "engine:S1") == Names{"rare"});
   CHECK(left(profile, "engine") == Names{"rare", "twice"});
+  CHECK(left(profile_with(R"("script": "pytorch/any", )"), "engine") == Names{"rare"});
 }
 
 }  // namespace rematch::cli

@@ -225,6 +225,18 @@ TEST_CASE("what is read from a page's JSON is that page") {
   CHECK(page_markdown(page_from_json(text)) == page_markdown(page));
 }
 
+TEST_CASE("a page says which state judged each implementation") {
+  Page page = example_page();
+  page.columns[1] = page.columns[0];
+  page.columns[1].subject = "two";
+  page.columns.push_back(page.columns[0]);
+  CHECK(contains(page_markdown(page), "0.0 hours."));
+  for (Column& c : page.columns) c.state = "1a2b";
+  CHECK(contains(page_markdown(page), "0.0 hours and were judged by Rematch 1a2b."));
+  page.columns[1].state = "3c4d";
+  CHECK(contains(page_markdown(page), "judged by Rematch 1a2b; those of two by Rematch 3c4d."));
+}
+
 TEST_CASE("a page that names a file elsewhere is refused") {
   for (const char* file : {"/etc/x.py", "scripts/../../x.py", "x.py"}) {
     INFO(file);

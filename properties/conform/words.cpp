@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
+#include <map>
 #include <tuple>
 
 #include "properties/output/terminal.h"
@@ -34,6 +34,27 @@ std::string headline(const Page& page) {
                      s.fresh == 0 ? "nothing new" : counted(s.fresh, "new divergence"));
 }
 
+namespace {
+
+/// Which state of Rematch judged: the one of most implementations, and for each other one of which.
+std::string judges_of(const std::map<std::string_view, std::vector<std::string_view>>& by_state) {
+  const auto most = std::max_element(
+      by_state.begin(), by_state.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto name = [](std::string_view state) {
+    return state.empty() ? "a state that is not named" : fmt::format("Rematch {}", state);
+  };
+  if (by_state.empty() || (by_state.size() == 1 && most->first.empty())) return ".";
+  std::string text = fmt::format(" and were judged by {}", name(most->first));
+  for (const auto& [state, subjects] : by_state) {
+    if (state == most->first) continue;
+    text += fmt::format("; those of {} by {}", fmt::join(subjects, ", "), name(state));
+  }
+  return text + ".";
+}
+
+}  // namespace
+
 std::string subtitle(const Page& page) {
   const Summary s = summary_of(page);
   std::uint64_t cases = 0;
@@ -48,16 +69,12 @@ std::string subtitle(const Page& page) {
       counted(cases, "random case"), page.mix, counted(structures, "structure"), page.seed,
       counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
   double seconds = 0;
-  std::set<std::string_view> states;
+  std::map<std::string_view, std::vector<std::string_view>> by_state;
   for (const Column& c : page.columns) {
     seconds += c.seconds;
-    if (!c.cells.empty()) states.insert(c.state);
+    if (!c.cells.empty()) by_state[c.state].push_back(c.subject);
   }
-  text += fmt::format(" The hunts took {:.1f} hours", seconds / 3600);
-  text += states.size() == 1 && !states.begin()->empty()
-              ? fmt::format(", all of Rematch {}.", *states.begin())
-          : states.size() > 1 ? fmt::format(", of {} states of Rematch.", states.size())
-                              : ".";
+  text += fmt::format(" The hunts took {:.1f} hours", seconds / 3600) + judges_of(by_state);
   if (s.problems > 0) {
     text +=
         fmt::format(" {} could not be judged as intended.", counted(s.problems, "implementation"));
