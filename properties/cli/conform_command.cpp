@@ -40,7 +40,6 @@ struct ConformArguments {
   std::string limit;
   std::string out;
   std::vector<std::string> from;
-  std::string shard;
   std::string state;
   bool resume = false;
   bool all = false;
@@ -58,27 +57,16 @@ std::vector<std::string> subjects_of(const ConformArguments& a) {
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   };
   const std::vector<std::string> known = subject_names();
-  const auto add_all = [&] {
+  if (a.all) {
     for (const auto& [framework, subject] : known_frameworks().subjects) add(framework);
-  };
-  if (a.all) add_all();
+  }
   for (const std::string& name : a.subjects) {
-    if (name == "all") {
-      add_all();
-      continue;
-    }
     const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
     // What is no command and no name: make_subject() says what is nearest.
     if (!is_known && name.find(' ') == std::string::npos) (void)make_subject(name);
     add(name);
   }
-  if (a.shard.empty()) return names;
-  const std::size_t slash = std::min(a.shard.find('/'), a.shard.size() - 1);
-  const std::uint64_t number = parse_whole("--shard K/N: K", a.shard.substr(0, slash), 1);
-  const std::uint64_t of = parse_whole("--shard K/N: N", a.shard.substr(slash + 1), number);
-  std::vector<std::string> part;
-  for (std::size_t i = number - 1; i < names.size(); i += of) part.push_back(names[i]);
-  return part;
+  return names;
 }
 
 /// Refuses to hunt in everything that is known unless that is asked for, and says what it would
@@ -394,8 +382,6 @@ void declare_conform(Command& command) {
       "--from", a->from, "FILE",
       "The conform.json of an earlier page, whose implementations are on this one, too; those "
       "that are named are judged again");
-  command.add("--shard", a->shard, "K/N",
-              "Every N-th implementation, beginning with the K-th: --from joins the pages of all");
   command.add_flag("--resume", a->resume,
                    "Leave alone those that --out has already, judged to the end by the same state");
   command.add("--state", a->state, "TEXT",
