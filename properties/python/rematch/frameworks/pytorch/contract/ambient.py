@@ -5,6 +5,7 @@ import contextvars
 import random
 import threading
 from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -18,8 +19,8 @@ def dropout(x):
     return torch.dropout(x, 0.5, True)
 
 
-def steps(**options):
-    """Whether a step with dropout, checkpointed with these options, is as the plain one."""
+def steps(preserves):
+    """Whether a step with dropout is as the plain one, where checkpoint() preserves random states or does not."""
 
     def run(call):
         seed(7)
@@ -33,24 +34,18 @@ def steps(**options):
     plain = run(directly)
     seen = {}
     for variant, call in CALLS.items():
-        found = run(lambda f, *a: call(f, *a, **options))
+        found = run(partial(call, preserve_rng_state=preserves))
         seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
         seen[f"{variant}_state_kept_by_backward"] = found[1]
         seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
     return seen
 
 
-@probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")
-def dropout_mask():
-    return steps()
+probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")(partial(steps, True))
+probe("AM1.not_preserved", "The same with preserve_rng_state=False.")(partial(steps, False))
 
 
-@probe("AM1.not_preserved", "The same with preserve_rng_state=False.")
-def not_preserved():
-    return steps(preserve_rng_state=False)
-
-
-def begins(before_backward):
+def begins(reseeds):
     """Where the recomputation of a function with one draw begins, and what backward leaves."""
     seen = {}
     for variant, call in CALLS.items():
@@ -63,7 +58,8 @@ def begins(before_backward):
         torch.rand(3)
         y = call(body, ramp(8)).sum()
         torch.rand(5)
-        before_backward()
+        if reseeds:
+            seed(99)
         left = torch.get_rng_state()
         y.backward()
         seen[f"{variant}_recomputation_begins_at_entry"] = torch.equal(*states)
@@ -71,14 +67,10 @@ def begins(before_backward):
     return seen
 
 
-@probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")
-def state_at_entry():
-    return begins(lambda: None)
-
-
-@probe("AM1.reseeded", "Seeding between forward and backward.")
-def reseeded():
-    return begins(lambda: seed(99))
+probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")(
+    partial(begins, False)
+)
+probe("AM1.reseeded", "Seeding between forward and backward.")(partial(begins, True))
 
 
 @probe("AM1.own_generator", "A draw from a generator of the user's own.", by=in_both)
@@ -216,30 +208,25 @@ def function_mode():
     return whose(lambda: torch.zeros(1).item(), Doubles, nullcontext)
 
 
-@probe("AM6.default_dtype", "The default dtype of new tensors, changed in between.")
-def default_dtype():
-    change = lambda: setting(torch.get_default_dtype, torch.set_default_dtype, torch.float32)
-    return whose(lambda: str(torch.empty(1).dtype), nullcontext, change)
+cuda = torch.backends.cuda
+dtype = (lambda: torch.empty(1).dtype), torch.set_default_dtype
+deterministic = torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms
+precision = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+SETTINGS = {
+    "default_dtype": ("default dtype of new tensors", *dtype, torch.float32),
+    "deterministic_algorithms": ("switch for deterministic algorithms", *deterministic, True),
+    "matmul_precision": ("precision of float32 products (TF32)", *precision, "medium"),
+    "attention_backend": ("choice of attention kernels", cuda.math_sdp_enabled, cuda.enable_math_sdp, False),
+}
 
 
-@probe("AM6.deterministic_algorithms", "The switch for deterministic algorithms, changed in between.")
-def deterministic_algorithms():
-    get = torch.are_deterministic_algorithms_enabled
-    return whose(get, nullcontext, lambda: setting(get, torch.use_deterministic_algorithms, True))
+def changed_in_between(name):
+    _, get, put, value = SETTINGS[name]
+    return whose(get, nullcontext, lambda: setting(get, put, value))
 
 
-@probe("AM6.matmul_precision", "The precision of float32 products (TF32), changed in between.")
-def matmul_precision():
-    get, put = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
-    return whose(get, nullcontext, lambda: setting(get, put, "medium"))
-
-
-@probe("AM6.attention_backend", "The choice of attention kernels, changed in between.")
-def attention_backend():
-    flags = torch.backends.cuda
-    return whose(
-        flags.math_sdp_enabled, nullcontext, lambda: setting(flags.math_sdp_enabled, flags.enable_math_sdp, False)
-    )
+for name, (words, *_) in SETTINGS.items():
+    probe(f"AM6.{name}", f"The {words}, changed in between.")(partial(changed_in_between, name))
 
 
 @probe("AM6.training", "module.training, changed in between.")

@@ -38,19 +38,16 @@ def tuples(variant, forward, backward):
     return seen
 
 
-@probe("AM4.tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only.")
-def around_the_forward():
-    return {v: tuples(v, casting(), nullcontext()) for v in VARIANTS}
+def around_the_forward(options):
+    return {v: tuples(v, casting(**options), nullcontext()) for v in VARIANTS}
 
 
-@probe("AM4.cache_disabled", "The same with the cast cache switched off.")
-def cache_disabled():
-    return {v: tuples(v, casting(cache_enabled=False), nullcontext()) for v in VARIANTS}
-
-
-@probe("AM4.float16", "The same with float16.")
-def other_dtype():
-    return {v: tuples(v, casting(dtype=torch.float16), nullcontext()) for v in VARIANTS}
+for name, words, options in (
+    ("tuple", "(enabled, dtype, cache) in forward and recomputation; autocast around the forward only.", {}),
+    ("cache_disabled", "The same with the cast cache switched off.", {"cache_enabled": False}),
+    ("float16", "The same with float16.", {"dtype": torch.float16}),
+):
+    probe(f"AM4.{name}", words)(partial(around_the_forward, options))
 
 
 @probe("AM4.around_backward", "Autocast around the backward only.")

@@ -48,11 +48,7 @@ def table(uses):
     return same_as_plain(run, "weight_same", "input_same")
 
 
-@probe("B1.untied", "A weight used in one checkpoint: same bits as plain, .grad empty and filled?")
-def untied():
-    return table(1)
-
-
+probe("B1.untied", "A weight used in one checkpoint: same bits as plain, .grad empty and filled?")(partial(table, 1))
 for uses in (2, 3, 4):
     probe(f"B2.tied_{uses}", f"A weight used in {uses} checkpoints side by side: same bits?")(partial(table, uses))
 

@@ -1,5 +1,7 @@
 """Recomputations that differ from their forward, and functions that throw."""
 
+from functools import partial
+
 import torch
 
 from rematch.frameworks.pytorch.contract.probing import *
@@ -11,7 +13,17 @@ def mismatch(forward, recomputation, variant="non_reentrant", values=(0.5, 1.0),
     return outcome(checkpointed(variant, body, variable(*values), **options).sum().backward)
 
 
-def by_options(forward, recomputation):
+tanh = torch.tanh
+DIFFERING = {
+    "fewer": ("one tensor, the forward saved two", lambda x: tanh(tanh(x)), tanh),
+    "more": ("two tensors, the forward saved one", tanh, lambda x: tanh(tanh(x))),
+    "other_shape": ("a smaller tensor", lambda x: tanh(x).sum(), lambda x: tanh(x[:1]).sum()),
+    "other_dtype": ("float32 where the forward saved float64", tanh, lambda x: tanh(x.float()).double()),
+}
+
+
+def by_options(name):
+    _, forward, recomputation = DIFFERING[name]
     return {
         "with_early_stop": mismatch(forward, recomputation),
         "without": mismatch(forward, recomputation, early_stop=False),
@@ -21,27 +33,8 @@ def by_options(forward, recomputation):
     }
 
 
-tanh = torch.tanh
-
-
-@probe("N6.fewer", "The recomputation saves one tensor, the forward saved two.")
-def fewer():
-    return by_options(lambda x: tanh(tanh(x)), tanh)
-
-
-@probe("N6.more", "The recomputation saves two tensors, the forward saved one.")
-def more():
-    return by_options(tanh, lambda x: tanh(tanh(x)))
-
-
-@probe("N6.other_shape", "The recomputation saves a smaller tensor.")
-def other_shape():
-    return by_options(lambda x: tanh(x).sum(), lambda x: tanh(x[:1]).sum())
-
-
-@probe("N6.other_dtype", "The recomputation saves float32 where the forward saved float64.")
-def other_dtype():
-    return by_options(tanh, lambda x: tanh(x.float()).double())
+for name, (words, *_) in DIFFERING.items():
+    probe(f"N6.{name}", f"The recomputation saves {words}.")(partial(by_options, name))
 
 
 @probe("N6.other_device", "The recomputation saves a tensor on the meta device.")

@@ -44,7 +44,12 @@ for depth in range(1, 6):
     )(partial(pure_nesting, depth))
 
 
-def siblings(early_stop, saves_before=False, saves_after=False):
+def siblings(saves_before, saves_after):
+    runs = partial(siblings_runs, saves_before, saves_after)
+    return {"with_early_stop": runs(True), "without": runs(False)}
+
+
+def siblings_runs(saves_before, saves_after, early_stop):
     """Runs of an outer function and of two checkpoints in it, one after the other."""
     first, second = Counted(torch.tanh), Counted(torch.tanh)
 
@@ -59,19 +64,12 @@ def siblings(early_stop, saves_before=False, saves_after=False):
     return [outer.runs, first.runs, second.runs]
 
 
-@probe("N13.siblings", "Two checkpoints in a checkpoint: runs of the outer, the first, the second.")
-def two_inside():
-    return {"with_early_stop": siblings(True), "without": siblings(False)}
-
-
-@probe("N13.siblings_after_an_op", "The same, after a tanh in the outer function.")
-def two_inside_after_an_op():
-    return {"with_early_stop": siblings(True, True), "without": siblings(False, True)}
-
-
-@probe("N13.siblings_before_an_op", "The same, before a tanh in the outer function.")
-def two_inside_before_an_op():
-    return {"with_early_stop": siblings(True, False, True), "without": siblings(False, False, True)}
+for where, words, *saves in (
+    ("", "Two checkpoints in a checkpoint: runs of the outer, the first, the second.", False, False),
+    ("_after_an_op", "The same, after a tanh in the outer function.", True, False),
+    ("_before_an_op", "The same, before a tanh in the outer function.", False, True),
+):
+    probe(f"N13.siblings{where}", words)(partial(siblings, *saves))
 
 
 @probe("N13.mixed", "Nesting of both variants, early stop on: runs of each level, outermost first.")

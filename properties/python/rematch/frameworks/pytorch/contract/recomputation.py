@@ -3,6 +3,7 @@
 import contextlib
 import re
 import threading
+from functools import partial
 
 import torch
 import torch.utils.checkpoint as C
@@ -195,11 +196,25 @@ def nothing_saved():
     return {"runs": body.runs}
 
 
-def kernels(make):
-    """In the recomputation: runs before and after the ops of `make()`, and runs of kernels."""
+def times_weight():
+    w = variable(3.0)
+    return lambda x: torch.tanh(x) * w
+
+
+gelu = torch.nn.functional.gelu
+OPS = {
+    "input_saved": ("The one saved tensor is the op's input (gelu).", lambda: gelu),
+    "output_saved": ("The one saved tensor is the op's output (tanh).", lambda: torch.tanh),
+    "two_ops": ("Two ops that save their input (gelu).", lambda: lambda x: gelu(gelu(x))),
+    "weights_after": ("A trainable product as the last op: both of its operands are saved.", times_weight),
+}
+
+
+def kernels(name):
+    """In the recomputation: runs before and after these ops, and runs of kernels."""
 
     def ops_in_backward(call):
-        before, after, function = Counted(lambda t: t), Counted(lambda t: t), make()
+        before, after, function = Counted(lambda t: t), Counted(lambda t: t), OPS[name][1]()
         y = call(lambda x: after(function(before(x))), variable(0.5))
         with OpCounter() as ops:
             y.backward(torch.ones_like(y))
@@ -212,29 +227,8 @@ def kernels(make):
     return {"entered": entered, "left": left, "kernel_runs_in_recomputation": ops - plain}
 
 
-@probe("N3.input_saved", "The one saved tensor is the op's input (gelu).")
-def input_saved():
-    return kernels(lambda: torch.nn.functional.gelu)
-
-
-@probe("N3.output_saved", "The one saved tensor is the op's output (tanh).")
-def output_saved():
-    return kernels(lambda: torch.tanh)
-
-
-@probe("N3.two_ops", "Two ops that save their input (gelu).")
-def two_ops():
-    gelu = torch.nn.functional.gelu
-    return kernels(lambda: lambda x: gelu(gelu(x)))
-
-
-@probe("N3.weights_after", "A trainable product as the last op: both of its operands are saved.")
-def weights_after():
-    def make():
-        w = variable(3.0)
-        return lambda x: torch.tanh(x) * w
-
-    return kernels(make)
+for name, (words, _) in OPS.items():
+    probe(f"N3.{name}", words)(partial(kernels, name))
 
 
 def rrelu(x):

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import namedtuple
+from functools import partial
 
 import torch
 
@@ -116,12 +117,12 @@ def no_tensor_that_trains():
     return seen
 
 
-def partial_backward(how):
+def partial_backward(by_grad):
     body = Counted(torch.tanh)
     x = variable(0.5)
     # The root is the checkpoint itself: what lies before it would be walked, and freed.
     loss = reentrant(body, x)
-    error = outcome(lambda: how(loss, x))
+    error = outcome(lambda: torch.autograd.grad(loss, x) if by_grad else loss.backward(inputs=[x]))
     runs = body.runs
     gradient_left = x.grad is not None
     same_error = outcome(lambda: loss.backward())
@@ -137,14 +138,10 @@ def partial_backward(how):
     }
 
 
-@probe("RE2.grad", "torch.autograd.grad() through a reentrant checkpoint, then a backward elsewhere.")
-def through_grad():
-    return partial_backward(lambda loss, x: torch.autograd.grad(loss, x))
-
-
-@probe("RE2.inputs", "backward(inputs=...) through a reentrant checkpoint, then a backward elsewhere.")
-def through_inputs():
-    return partial_backward(lambda loss, x: loss.backward(inputs=[x]))
+for name, words in (("grad", "torch.autograd.grad()"), ("inputs", "backward(inputs=...)")):
+    probe(f"RE2.{name}", f"{words} through a reentrant checkpoint, then a backward elsewhere.")(
+        partial(partial_backward, name == "grad")
+    )
 
 
 @probe("RE3.recomputation", "What the recomputation is given, and how much of the function it runs.")
@@ -190,22 +187,16 @@ def trainable_after():
     return {"inner_has_gradient": w.grad is not None, "outer_has_gradient": v.grad is not None}
 
 
-def one_of_two(body, *inputs):
+def one_of_two(*inputs):
     w = variable(2.0)
     with warned() as warnings_seen:
-        y = reentrant(lambda *inputs: body(w, *inputs), *inputs)
+        y = reentrant(lambda a, b: torch.tanh(a * w) * b, *(make(0.5) for make in inputs))
     y.sum().backward()
     return {"warnings": warnings_seen, "weight_has_gradient": w.grad is not None}
 
 
-@probe("RE4.one_input_trains", "One input of two requires grad.")
-def one_input_trains():
-    return one_of_two(lambda w, x, c: torch.tanh(x * w) * c, variable(0.5), constant(0.5))
-
-
-@probe("RE4.the_other_trains", "The same, and it is the second.")
-def the_other_trains():
-    return one_of_two(lambda w, c, x: torch.tanh(x * w) * c, constant(0.5), variable(0.5))
+probe("RE4.one_input_trains", "One input of two requires grad.")(partial(one_of_two, variable, constant))
+probe("RE4.the_other_trains", "The same, and it is the second.")(partial(one_of_two, constant, variable))
 
 
 @probe("RE4.nothing_trains", "A function and inputs without anything to train.")
@@ -301,12 +292,12 @@ def structured_results():
 
 
 def firings(register):
-    """Of a hook on a weight that one to four checkpoints in turn use."""
+    """Of a hook, registered by that method, on a weight that one to four checkpoints in turn use."""
 
     def count(call, uses):
         w, h = variable(1.5), variable(0.5)
         fired = []
-        register(w, lambda _: fired.append(1))
+        getattr(w, register)(lambda _: fired.append(1))
         for _ in range(uses):
             h = call(lambda h: torch.tanh(h * w), h)
         h.sum().backward()
@@ -316,14 +307,12 @@ def firings(register):
     return {name: [count(call, k) for k in range(1, 5)] for name, call in calls.items()}
 
 
-@probe("RE8.tensor_hook", "Firings of a hook on a weight used in one to four checkpoints.")
-def tensor_hook():
-    return firings(torch.Tensor.register_hook)
-
-
-@probe("RE8.accumulation_hook", "The same for a hook that runs after each accumulation into .grad.")
-def accumulation_hook():
-    return firings(torch.Tensor.register_post_accumulate_grad_hook)
+probe("RE8.tensor_hook", "Firings of a hook on a weight used in one to four checkpoints.")(
+    partial(firings, "register_hook")
+)
+probe("RE8.accumulation_hook", "The same for a hook that runs after each accumulation into .grad.")(
+    partial(firings, "register_post_accumulate_grad_hook")
+)
 
 
 @probe("RE9.input_changed", "An input changed in place between forward and backward.")

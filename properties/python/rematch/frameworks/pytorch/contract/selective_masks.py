@@ -1,5 +1,7 @@
 """Selective checkpointing of operators that draw."""
 
+from functools import partial
+
 import torch
 
 from rematch.frameworks.pytorch.contract.probing import directly, judged, probe, ramp, seed
@@ -8,15 +10,15 @@ from rematch.frameworks.pytorch.contract.selective import RECOMPUTE, SAVE, aten,
 native_dropout = aten.native_dropout.default
 
 
-def masks(first, second, **options):
-    """Which mask the recomputation of two dropouts gets, given what the policy says of each."""
+def masks(*saves):
+    """Which mask the recomputation of two dropouts gets, given whether the policy saves each."""
     asked = []
 
     def policy(ctx, op, *args, **kwargs):
         if op is not native_dropout:
             return RECOMPUTE
         asked.append(1)
-        return first if len(asked) == 1 else second
+        return SAVE if saves[len(asked) - 1] else RECOMPUTE
 
     drawn = []
 
@@ -51,24 +53,13 @@ def masks(first, second, **options):
     }
 
 
-@probe("SE9.saved_then_recomputed", "Two dropouts: the first is saved, the second drawn again.")
-def saved_then_recomputed():
-    return masks(SAVE, RECOMPUTE)
-
-
-@probe("SE9.recomputed_then_saved", "Two dropouts: the first is drawn again, the second saved.")
-def recomputed_then_saved():
-    return masks(RECOMPUTE, SAVE)
-
-
-@probe("SE9.both_saved", "Two dropouts, both saved.")
-def both_saved():
-    return masks(SAVE, SAVE)
-
-
-@probe("SE9.both_recomputed", "Two dropouts, both drawn again.")
-def both_recomputed():
-    return masks(RECOMPUTE, RECOMPUTE)
+for name, words, *saves in (
+    ("saved_then_recomputed", ": the first is saved, the second drawn again.", True, False),
+    ("recomputed_then_saved", ": the first is drawn again, the second saved.", False, True),
+    ("both_saved", ", both saved.", True, True),
+    ("both_recomputed", ", both drawn again.", False, False),
+):
+    probe(f"SE9.{name}", f"Two dropouts{words}")(partial(masks, *saves))
 
 
 @probe("SE9.random_state", "The random state after a backward in which a saved dropout is skipped.")

@@ -5,6 +5,7 @@ run to which nothing happened.
 """
 
 import random
+from functools import partial
 
 import torch
 
@@ -13,41 +14,39 @@ from rematch.frameworks.pytorch.contract.probing import *
 tanh = torch.tanh
 
 
-def input_changed(give):
-    """Verdicts where a constant, which `give` hands to the function, changes after the forward."""
+GIVE = {
+    "positional": lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c),
+    "keyword": lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c=c),
+    "nested": lambda call, x, c: call(lambda x, cs: tanh(x) * cs[0], x, [c]),
+    "captured": lambda call, x, c: call(lambda x: tanh(x) * c, x),
+}
+
+
+def input_changed(how):
+    """Verdicts where a constant, which the function is given in this way, changes after the forward."""
 
     def situation(call, accident):
         x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = give(call, x, c)
+        y = GIVE[how](call, x, c)
         if accident:
             c.mul_(5)
         y.sum().backward()
         return [x.grad]
 
-    return verdicts(situation)
-
-
-@probe("N9.positional_changed", "An input, given by position, changed in place after the forward.")
-def positional_changed():
-    return input_changed(lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c))
-
-
-@probe("N9.keyword_changed", "The same with the input given by keyword.")
-def keyword_changed():
-    seen = input_changed(lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c=c))
-    # It does not accept keywords to begin with.
-    del seen["reentrant"]
+    seen = verdicts(situation)
+    if how == "keyword":
+        # The reentrant variant does not accept keywords to begin with.
+        del seen["reentrant"]
     return seen
 
 
-@probe("N9.nested_changed", "The same with the input inside a list.")
-def nested_changed():
-    return input_changed(lambda call, x, c: call(lambda x, cs: tanh(x) * cs[0], x, [c]))
-
-
-@probe("N9.captured_changed", "The same with a tensor that the function captured.")
-def captured_changed():
-    return input_changed(lambda call, x, c: call(lambda x: tanh(x) * c, x))
+for how, words in (
+    ("positional", "An input, given by position, changed in place after the forward."),
+    ("keyword", "The same with the input given by keyword."),
+    ("nested", "The same with the input inside a list."),
+    ("captured", "The same with a tensor that the function captured."),
+):
+    probe(f"N9.{how}_changed", words)(partial(input_changed, how))
 
 
 @probe("N9.hooks", "What surrounding hooks see of inputs by position, by keyword, in a list, captured.")
@@ -193,11 +192,11 @@ def output_changed(call, accident):
     return [x.grad]
 
 
-def dropout_between(use):
+def dropout_between(*kinds):
     def situation(call, accident):
-        model = torch.nn.Dropout(0.5)
+        model = torch.nn.Sequential(*(getattr(torch.nn, kind)() for kind in kinds))
         x = ramp(64)
-        y = call(lambda x: use(model, x), x)
+        y = call(model, x)
         if accident:
             model.eval()
         y.sum().backward()
@@ -206,14 +205,12 @@ def dropout_between(use):
     return verdicts(situation)
 
 
-@probe("V.eval_between_dropout", "eval() between forward and backward of a lone dropout.")
-def eval_between_dropout():
-    return dropout_between(lambda model, x: model(x))
-
-
-@probe("V.eval_between_dropout_then_tanh", "The same with a tanh after the dropout.")
-def eval_between_dropout_then_tanh():
-    return dropout_between(lambda model, x: tanh(model(x)))
+probe("V.eval_between_dropout", "eval() between forward and backward of a lone dropout.")(
+    partial(dropout_between, "Dropout")
+)
+probe("V.eval_between_dropout_then_tanh", "The same with a tanh after the dropout.")(
+    partial(dropout_between, "Dropout", "Tanh")
+)
 
 
 @probe("V.eval_between_batch_norm", "eval() between forward and backward of a BatchNorm.", by=verdicts)
@@ -243,7 +240,21 @@ def batch_norm_statistics():
     }
 
 
-def flag_between(on, off):
+FLAGGED = {
+    "same_shapes": ("another op, saving the same shapes", tanh, lambda x: tanh(x * 2)),
+    "other_shapes": (
+        "tensors of other shapes are saved",
+        lambda x: tanh(x).sum(),
+        lambda x: tanh(torch.cat([x, x])).sum(),
+    ),
+    "more_saved": ("more tensors are saved", tanh, lambda x: tanh(tanh(x))),
+    "fewer_saved": ("fewer tensors are saved", lambda x: tanh(tanh(x)), tanh),
+}
+
+
+def flag_between(name):
+    _, on, off = FLAGGED[name]
+
     def situation(call, accident):
         flag = [True]
         x = variable(0.5, -1.0)
@@ -256,24 +267,8 @@ def flag_between(on, off):
     return verdicts(situation)
 
 
-@probe("V.flag_same_shapes", "A user's flag changed between: another op, saving the same shapes.")
-def flag_same_shapes():
-    return flag_between(tanh, lambda x: tanh(x * 2))
-
-
-@probe("V.flag_other_shapes", "A user's flag changed between: tensors of other shapes are saved.")
-def flag_other_shapes():
-    return flag_between(lambda x: tanh(x).sum(), lambda x: tanh(torch.cat([x, x])).sum())
-
-
-@probe("V.flag_more_saved", "A user's flag changed between: more tensors are saved.")
-def flag_more_saved():
-    return flag_between(tanh, lambda x: tanh(tanh(x)))
-
-
-@probe("V.flag_fewer_saved", "A user's flag changed between: fewer tensors are saved.")
-def flag_fewer_saved():
-    return flag_between(lambda x: tanh(tanh(x)), tanh)
+for name, (words, *_) in FLAGGED.items():
+    probe(f"V.flag_{name}", f"A user's flag changed between: {words}.")(partial(flag_between, name))
 
 
 @probe("V.python_random", "A branch taken by Python's random, saving the same shapes.", by=verdicts)
