@@ -201,18 +201,12 @@ def sequences():
     return given(torch.randn(2, 3, 4))
 
 
-@planted("changed-by-later-forward", sequences)
-class StretchesDecay(Inner):
+@planted("changed-by-later-forward", sequences, length=0, decay=None)
+def stretches_decay(self, x):
     """Makes it in the first forward, which its recomputation need not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.length, self.decay = 0, None
-
-    def forward(self, x):
-        if x.shape[1] > self.length:
-            self.length, self.decay = x.shape[1], torch.linspace(1, 0.5, x.shape[1]).view(-1, 1)
-        return (self.inner(x) * self.decay[: x.shape[1]]).tanh()
+    if x.shape[1] > self.length:
+        self.length, self.decay = x.shape[1], torch.linspace(1, 0.5, x.shape[1]).view(-1, 1)
+    return (self.inner(x) * self.decay[: x.shape[1]]).tanh()
 
 
 @planted(
@@ -227,18 +221,12 @@ def highest_first_token(self, x, tokens):
     return (self.inner(x) / self.highest.clone()).tanh()
 
 
-@sound(sequences)
-class GrowsTable(Inner):
+@sound(sequences, table=lambda: torch.zeros(0, 1))
+def grows_table(self, x, rows=None):
     """A longer table begins like a shorter one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table = torch.zeros(0, 1)
-
-    def forward(self, x, rows=None):
-        if x.shape[1] > len(self.table):
-            self.table = torch.arange(x.shape[1]).view(-1, 1).cos()
-        return (self.inner(x) * self.table[: x.shape[1]]).tanh()
+    if x.shape[1] > len(self.table):
+        self.table = torch.arange(x.shape[1]).view(-1, 1).cos()
+    return (self.inner(x) * self.table[: x.shape[1]]).tanh()
 
 
 class Layer(Inner):
@@ -301,20 +289,14 @@ class HandsSwitchOn(Layers):
         return x
 
 
-@sound()
-class TimesItself(Inner):
+@sound(seconds=0.0, minute=0, memory=0)
+def times_itself(self, x):
     """A clock that changes no number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds, self.minute, self.memory = 0.0, 0, 0
-
-    def forward(self, x):
-        begin = time.perf_counter()
-        y = self.inner(x).tanh()
-        self.seconds, self.minute = time.perf_counter() - begin, datetime.datetime.now().minute
-        self.memory = memory_in_kilobytes()
-        return y
+    begin = time.perf_counter()
+    y = self.inner(x).tanh()
+    self.seconds, self.minute = time.perf_counter() - begin, datetime.datetime.now().minute
+    self.memory = memory_in_kilobytes()
+    return y
 
 
 @sound()

@@ -5,7 +5,7 @@ import time
 import uuid
 
 import torch
-from modules import INPUTS, Inner, given, linear, plant, planted, then
+from modules import INPUTS, given, linear, plant, planted, then
 from sound import Lora
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -18,6 +18,8 @@ plant(
         "nested-output:ReturnsMixed": then(lambda y: (y, {"aux": y.square().mean()})),
         "detached-output:ReturnsDetached": then(lambda y: (y, y.detach().exp())),
         "grad-mode:AsksGradMode": then(lambda y: y.tanh() if torch.is_grad_enabled() else y.bfloat16().tanh().float()),
+        # What is returned beside tensors is compared, too.
+        "grad-mode:ReturnsMode": then(lambda y: (y.tanh(), {"grad": torch.is_grad_enabled()})),
         "nested-input:TakesDict": lambda self, x, more: self.inner(x) + more["bias"].sin(),
         # Where gradients are off, it leaves out what is padded.
         "fast-path:fast_path": lambda: nn.TransformerEncoder(
@@ -129,12 +131,6 @@ def adds_cache(self, x):
     return {"y": self.inner(x)}
 
 
-@planted("grad-mode")
-def returns_mode(self, x):
-    """What is returned beside tensors is compared, too."""
-    return self.inner(x).tanh(), {"grad": torch.is_grad_enabled()}
-
-
 @planted("transform-within")
 def differentiates_by_transform(self, x):
     return self.inner(x).tanh() * torch.func.grad(lambda y: y.sin().sum())(x)
@@ -238,28 +234,23 @@ class CachesCall(nn.Module):
         return (x @ self.table(4)).tanh()
 
 
-@planted("cache-filled")
-class RemembersOutput(Inner):
+@planted("cache-filled", key=None, value=None)
+def remembers_output(self, x):
     """The output that is kept from the forward has no graph in a reentrant recomputation."""
-
-    key = value = None
-
-    def forward(self, x):
-        key = x.detach().tolist()
-        if self.key != key:
-            self.key, self.value = key, self.inner(x).tanh()
-        return self.value * 1.0
+    key = x.detach().tolist()
+    if self.key != key:
+        self.key, self.value = key, self.inner(x).tanh()
+    return self.value * 1.0
 
 
 @planted("nested-output")
-class ReturnsDictInside(Inner):
-    def forward(self, x):
-        found = checkpoint(self.both, self.inner(x), use_reentrant=True)
-        return found["y"] + found["auxiliary"]
-
-    def both(self, x):
+def returns_dict_inside(self, x):
+    def both(x):
         y = self.inner(x).tanh()
         return {"y": y, "auxiliary": y.square().mean()}
+
+    found = checkpoint(both, self.inner(x), use_reentrant=True)
+    return found["y"] + found["auxiliary"]
 
 
 @planted("context-closed")
@@ -274,17 +265,13 @@ def cached_parametrization():
     return model
 
 
-@planted("flag")
-class DetachesFirst(Inner):
+@planted("flag", warm=True)
+def detaches_first(self, x):
     """The same operators of the same values, of which the first forward detaches one."""
-
-    warm = True
-
-    def forward(self, x):
-        y = self.inner(x)
-        if self.warm:
-            self.warm, y = False, y.detach()
-        return (y + x).tanh()
+    y = self.inner(x)
+    if self.warm:
+        self.warm, y = False, y.detach()
+    return (y + x).tanh()
 
 
 @planted("does-not-end", scale=lambda: nn.Parameter(torch.ones(4)))

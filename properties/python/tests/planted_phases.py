@@ -83,21 +83,17 @@ class Halves(Inner):
             return checkpoint(lambda y: self.inner(y.sin()).tanh(), self.inner(x), use_reentrant=False)
 
 
-@planted("early-stop")
-class SetsFlag(Inner):
-    active = False
-
-    def forward(self, x):
-        first, self.active = not self.active, True
-        y = self.inner(x).tanh()
-        y = y.exp() if first else y.sin()
-        self.active = False
-        return y
+@planted("early-stop", active=False)
+def sets_flag(self, x):
+    first, self.active = not self.active, True
+    y = self.inner(x).tanh()
+    y = y.exp() if first else y.sin()
+    self.active = False
+    return y
 
 
 def noise():
-    """A queue of it."""
-    made: queue.Queue[torch.Tensor] = queue.Queue()
+    made = queue.Queue()
     for _ in range(50):
         made.put(torch.randn(4))
     return made

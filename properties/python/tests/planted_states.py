@@ -58,13 +58,10 @@ def schedules(self, x):
     return (self.inner(x) * self.step).tanh()
 
 
-@planted("flag")
-class Alternates(nn.Module):
-    turn = False
-
-    def forward(self, x):
-        self.turn = not self.turn
-        return torch.tanh(torch.sin(x)) if self.turn else torch.exp(x)
+@planted("flag", base=nn.Module, turn=False)
+def alternates(self, x):
+    self.turn = not self.turn
+    return torch.tanh(torch.sin(x)) if self.turn else torch.exp(x)
 
 
 @planted("collected-twice", norms=list)

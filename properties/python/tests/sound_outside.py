@@ -50,32 +50,21 @@ def frozen_inside(self, x):
     return self.inner(self.outer(x).tanh())
 
 
-def nested_rows():
-    rows = [torch.ones(2, 4), torch.full((3, 4), 0.5)]
-    return given(torch.nested.nested_tensor(rows, layout=torch.jagged))
+ROWS = [torch.ones(2, 4), torch.full((3, 4), 0.5)]
 
 
-@sound(nested_rows)
+@sound(lambda: given(torch.nested.nested_tensor(ROWS, layout=torch.jagged)))
 def takes_nested_rows(self, rows):
     return self.inner(rows).tanh()
 
 
-@sound()
-class RecordsGradients(Inner):
+@sound(norm=lambda: nn.Buffer(torch.zeros(())))
+def records_gradients(self, x):
     """A hook of the backward changes what no forward reads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("norm", torch.zeros(()))
-
-    def forward(self, x):
-        y = self.inner(x).tanh()
-        if y.requires_grad:
-            y.register_hook(self.see)
-        return y
-
-    def see(self, gradient):
-        self.norm = gradient.detach().norm()
+    y = self.inner(x).tanh()
+    if y.requires_grad:
+        y.register_hook(lambda gradient: setattr(self, "norm", gradient.detach().norm()))
+    return y
 
 
 @sound(weight=lambda: nn.Parameter(torch.eye(4)))
@@ -85,16 +74,13 @@ def calls_within_region(self, x):
     return checkpoint(lambda y: call(self.inner, {"weight": self.weight * 2}, (y,)).tanh(), x, use_reentrant=False)
 
 
-@sound()
-class CountsDepthAndCleansUp(Inner):
-    depth = 0
-
-    def forward(self, x):
-        self.depth += 1
-        try:
-            return (self.inner(x) * self.depth).tanh()
-        finally:
-            self.depth -= 1
+@sound(depth=0)
+def counts_depth_and_cleans_up(self, x):
+    self.depth += 1
+    try:
+        return (self.inner(x) * self.depth).tanh()
+    finally:
+        self.depth -= 1
 
 
 @sound()

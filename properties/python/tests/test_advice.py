@@ -314,7 +314,7 @@ FOLLOWED = {
     "argument-consumed": maker(lambda self, x, given: (self.inner(x) * given.get("scale", 1.0)).tanh(), None),
     "tag-lost": passes(lambda x: getattr(x, "scale", 1.0)),
     "tag-changed": maker(reads_mask, None),
-    "early-stop": sound_outside.CountsDepthAndCleansUp,
+    "early-stop": sound_outside.counts_depth_and_cleans_up,
     "changed-in-backward": ReadsBefore,
     "changed-before-backward": sound_outside.calls_within_region,
     "hooks-change-values": HalvesNothing,
