@@ -148,10 +148,6 @@ class Campaign:
         return result
 
 
-def is_found(result):
-    return bool(result["tests"] or result["own"] or result["sound"] or result["machine"])
-
-
 def cell(value):
     return (" and ".join(value) if isinstance(value, dict) else value) or "-"
 
@@ -162,7 +158,7 @@ def table(results):
     lines += [f"| {r['name']} | {r['kind']} | `{Path(r['file']).name}` | " + " | ".join(cell(r[c]) for c in COLUMNS) + " |"
               for r in results]
     alone = [r["name"] for r in results if r["own"] and not r["tests"] and not r["machine"]]
-    missed = [r["name"] + (f" ({r['why_not']})" if r["why_not"] else "") for r in results if not is_found(r)]
+    missed = [r["name"] + (f" ({r['why_not']})" if r["why_not"] else "") for r in results if not any(r[c] for c in COLUMNS)]
     counts = ", ".join(f"{sum(bool(r[c]) for r in results)} by {what}" for c, what in zip(
         COLUMNS[:3], ("the tests", "the PTX on its own launches", "the PTX on sound launches")))
     promised = sum(bool(r["machine"]) for r in results)

@@ -37,10 +37,6 @@ def function_of(mangled):
     return name
 
 
-def is_excused(source, kernel):
-    return (source, function_of(kernel)) in READS_UNWRITTEN
-
-
 def runs_of(source, kernel, files):
     """(file, launch, thread blocks, threads): each launch, and once more with fewer of both where the kernel asks how
     many there are, and threads do not work together. Loops then go round more often, as they do for large tensors."""
@@ -72,7 +68,7 @@ def judged(source, kernel, files):
             translation = translation or Translation(kernel)
             machine = Machine(translation, blocks, threads, trace.parameters(kernel, launch),
                               sorted(launch.before.items()))
-            machine.excuses_unwritten = is_excused(source, name)
+            machine.excuses_unwritten = (source, function_of(name)) in READS_UNWRITTEN
             machine.run()
             row["excused"] += machine.read_unwritten
             count, first, nans = trace.difference(launch, machine)

@@ -29,10 +29,6 @@ def text_of(node):
     return node.text.decode()
 
 
-def has_field(node, *names):
-    return any(node.child_by_field_name(name) for name in names)
-
-
 def deletions(node):
     owner = node.parent
     if node.type not in DELETED or not (
@@ -57,7 +53,7 @@ def conditions(node):
     condition = node.child_by_field_name("condition")
     if node.type in ("if_statement", "while_statement", "do_statement"):
         value = condition.child_by_field_name("value") or condition.named_child(0)
-        if value.type in ("declaration", "assignment_expression") or has_field(condition, "initializer"):
+        if value.type in ("declaration", "assignment_expression") or condition.child_by_field_name("initializer"):
             return
         yield from negation(value)
         if node.type == "if_statement" and node.child(1).type != "constexpr":
