@@ -76,7 +76,6 @@ class Finding:
 
     @property
     def variants(self) -> list[str]:
-        """The variants that show it."""
         return list(dict.fromkeys(variant.name for variant, _ in self.shown))
 
     @property

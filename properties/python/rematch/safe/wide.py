@@ -76,7 +76,6 @@ def widened(t: Tensor) -> Tensor:
 
 
 def widen(tensors: Iterable[Tensor]) -> None:
-    """Widens leaf tensors in place."""
     for t in tensors:
         # Some layouts have no float64.
         with suppress(RuntimeError, NotImplementedError):

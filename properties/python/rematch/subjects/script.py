@@ -335,7 +335,6 @@ class Script:
         return self._request.model.parameters[argument - 1].layer if argument else -1
 
     def _results(self, gradients: list[str]) -> dict[str, str]:
-        """The expressions of all results."""
         framework = self._framework
         found = {"loss": "loss"}
         found |= {f"output {i}": f"outputs[{i}]" for i in range(len(self._request.model.live[-1]))}

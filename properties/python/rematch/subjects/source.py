@@ -113,7 +113,6 @@ class Source:
         return f"{name_of(live[-1][0])} = {call}" if call else ""
 
     def _define(self, name: str, given: Iterable[str], lines: list[str], returned: str) -> list[str]:
-        """The lines of a function."""
         body = [f"    {line}" for line in [*lines, f"return {returned}"]]
         return [f"def {name}({', '.join(given)}):", *body]
 

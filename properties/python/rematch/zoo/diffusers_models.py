@@ -46,14 +46,12 @@ _REQUIRED = {"in_channels": 3, "out_channels": 3, "latent_channels": 4, "layers_
 
 @cache
 def names() -> list[str]:
-    """Returns the names of all classes."""
     found = (getattr(diffusers, name, None) for name in dir(diffusers))
     base = diffusers.ModelMixin
     return sorted({k.__name__ for k in found if isinstance(k, type) and issubclass(k, base) and k is not base})
 
 
 def has(name: str) -> bool:
-    """Whether a class has this name."""
     return name in names()
 
 
@@ -146,7 +144,6 @@ def _batches(model: Any) -> Iterator[dict[str, Any]]:
 
 
 def _value(name: str, shape: tuple[int, ...], axes: int, whole: bool, truth: torch.dtype, batched: bool) -> Any:
-    """Returns a value for an argument, by its name."""
     rows = shape[0]
     if name in _LATENTS or (name == "controlnet_cond" and not batched):
         return normal(*shape)

@@ -11,7 +11,6 @@ ANSWERS = (SAFE, UNSAFE, NO_SWITCH, NOT_JUDGED, NOT_BUILT)
 
 
 def page(records: Sequence[Record], versions: Mapping[str, str]) -> str:
-    """Returns the page as Markdown."""
     judged = [r for r in records if r["answer"] not in (NOT_BUILT, NOT_JUDGED)]
     libraries = [name for name in LIBRARIES if any(r["model"].startswith(name + ":") for r in records)]
     parts = [

@@ -97,7 +97,6 @@ def fails(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def sentence(error: BaseException) -> str:
-    """Returns an error in one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())[:150]}"
 
 

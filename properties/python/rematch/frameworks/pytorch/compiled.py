@@ -253,7 +253,6 @@ class CompiledModel(TorchModel):
         return checkpoint(run, *values, **segment.options)
 
     def _segments(self) -> Segments:
-        """The segments of the plan."""
         cut = self.request.case.plan.cut(len(self.request.case.layers))
         return tuple(map(self._with_options, cut))
 

@@ -64,7 +64,6 @@ class CustomLayer:
         return written(str(self.make), self.extents(operand))
 
     def run(self, module: nn.Module, x: Tensor) -> Tensor:
-        """Calls the module."""
         if callable(self.call):
             return self.call(module, x)
         return eval(self._calling, self.names, {"m": module, "x": x})

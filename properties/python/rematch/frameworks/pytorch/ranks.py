@@ -140,7 +140,6 @@ class Ranks:
                 raise RuntimeError("a rank did not start; what it printed says why") from None
 
     def _live(self, rank: int, connection: Connection) -> None:
-        """The life of a rank."""
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: not to outlive its parent.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         for ours in self._connections:

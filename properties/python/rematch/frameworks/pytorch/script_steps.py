@@ -62,7 +62,6 @@ class StepText(Script):
 
     @property
     def parameters(self) -> list[str]:
-        """The expressions of the parameters."""
         return self._source()._names
 
     def _named(self) -> str:
@@ -346,7 +345,6 @@ class StepText(Script):
         return [*source.text().splitlines(), *modes, self._note("evaluation", f"numbers(evaluate({given})[0])")]
 
     def _counted(self) -> dict[str, str]:
-        """The expressions of what is counted."""
         counts = {}
         for name in self._promised():
             if found := re.match(r"runs of layer (\d+)", name):

@@ -22,8 +22,6 @@ _SPLITS = {"pairs": ("features",), "sequence": ("sequence", "features")}
 
 @dataclass(frozen=True)
 class SplitUnit:
-    """A layer that is split."""
-
     layer: int
     styles: Sequence[str]
     """How parallelize_module() splits it, as expressions, one after the other."""
@@ -43,7 +41,6 @@ class _Extents:
 
 
 def units_of(request: Request, custom: Mapping[str, CustomLayer], setup: Setup) -> list[SplitUnit]:
-    """The units of a case."""
     return list(_Splitting(request, custom, setup).units())
 
 

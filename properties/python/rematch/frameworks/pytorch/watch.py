@@ -248,7 +248,8 @@ class Eye(Saves, Reader):
         if self.place is not None:
             place = self.place
             self.record.add("live", event="layer", execution=place.execution, **place.where)
-            self._note_held(self.place)
+            held = {"live": self._memory.held(), "execution": place.execution, "entered": place.entered}
+            self.record.add("held", event="layer", **held, **place.where)
             self._draws.note(self.place)
             self._policy_check.note(self.place)
         super().leave(outer)
@@ -321,10 +322,6 @@ class Eye(Saves, Reader):
 
     def note_step(self, step: int) -> None:
         self.record.add("held", event="step", live=self._memory.held(), step=step)
-
-    def _note_held(self, place: Place) -> None:
-        more = {"execution": place.execution, "entered": place.entered, **place.where}
-        self.record.add("held", event="layer", live=self._memory.held(), **more)
 
     def after(self, op: Operator) -> None:
         if self.place is not None:

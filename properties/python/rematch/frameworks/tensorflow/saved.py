@@ -152,7 +152,8 @@ class Forward:
 
         def gradient(name: str, attrs: Any, count: int, inputs: Any, outputs: Any, *rest: Any) -> Any:
             inputs, outputs = inputs or [], outputs or []
-            self._use([*inputs, *outputs], self._layers_of(name, inputs, outputs))
+            layers = {o.layer for o in self.operations if o.may_be(name, inputs, outputs)}
+            self._use([*inputs, *outputs], layers or {None})
             return backprop._gradient_function(name, attrs, count, inputs, outputs, *rest)
 
         pywrap_tfe.TFE_Py_RegisterGradientFunction(gradient)
@@ -160,9 +161,6 @@ class Forward:
             yield
         finally:
             pywrap_tfe.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
-
-    def _layers_of(self, name: str, inputs: Sequence[Any], outputs: Sequence[Any]) -> set[int | None]:
-        return {o.layer for o in self.operations if o.may_be(name, inputs, outputs)} or {None}
 
     def _use(self, tensors: Iterable[Any], layers: set[int | None]) -> None:
         for t in tensors:
