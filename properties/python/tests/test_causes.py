@@ -9,7 +9,7 @@ import planted_phases  # noqa: F401
 import planted_states  # noqa: F401
 import pytest
 import sound_outside  # noqa: F401
-from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of
+from modules import ONLY_NON_REENTRANT, PLANTED, SOUND, arguments_of, causes
 
 from rematch.safe import judge, judging
 from rematch.safe.causes import CAUSES, Cause, computations, diagnose, memory, states
@@ -37,7 +37,7 @@ def causes_of(evidence):
 def test_the_cause_is_named_and_no_other_in_any_order_of_the_rules(cause, make, evidences, monkeypatch):
     args, kwargs = arguments_of(make)
     verdict = judge(make(), *args, kwargs=kwargs)
-    assert [finding.cause.name for finding in verdict.findings] == [cause], verdict.report()
+    assert causes(verdict) == [cause], verdict.report()
     known = [causes_of(evidence) for evidence in evidences]
     shuffle = random.Random(0).sample
     for place, name in ((states, "RULES"), (computations, "RULES"), (computations, "WITHOUT_STATES")):
@@ -52,7 +52,7 @@ def test_a_sound_module_is_not_accused(make):
     args, kwargs = arguments_of(make)
     variants = ["non_reentrant"] if make.__name__ in ONLY_NON_REENTRANT else None
     verdict = judge(make(), *args, kwargs=kwargs, variants=variants)
-    assert verdict.safe and "set-by-callers" not in {f.cause.name for f in verdict.findings}, verdict.report()
+    assert verdict.safe and not {"set-by-callers", "switch-hands-others"} & {*causes(verdict)}, verdict.report()
 
 
 def test_every_cause_is_planted_somewhere():

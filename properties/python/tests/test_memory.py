@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import sound as sound_modules  # noqa: F401
 import torch
-from modules import SOUND, arguments_of, causes, maker
+from modules import SOUND, arguments_of, causes, linear, maker
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed._tools.mem_tracker import MemTracker
@@ -136,23 +136,17 @@ def test_what_waits_for_the_garbage_collector_is_told():
     assert own.safe and causes(own) == ["memory-waits"]
 
 
-class Keeps(nn.Module):
-    """Identity hooks exempt a part of a region."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
-
-    def forward(self, x):
-        with saved_tensors_hooks(lambda t: t, lambda t: t):
-            x = self.a(x).relu()
-        return self.b(x)
-
-
 def test_memory_that_grows_from_step_to_step_is_not_safe():
-    verdict = judge(Keeps(), X, variants="non_reentrant")
+    def keeps(self, x):
+        """Identity hooks exempt a part of a region."""
+        with saved_tensors_hooks(lambda t: t, lambda t: t):
+            x = self.inner(x).relu()
+        return self.last(x)
+
+    make = maker(keeps, None, last=linear)
+    verdict = judge(make(), X, variants="non_reentrant")
     assert causes(verdict) == ["memory-grows"] and not verdict.safe
-    assert judge(Keeps(), X, variants="reentrant").safe
+    assert judge(make(), X, variants="reentrant").safe
 
 
 def keeping(what):
@@ -185,28 +179,18 @@ def test_what_a_policy_keeps_is_held():
     assert saved == [X.nbytes, 4 * X.nbytes]
 
 
-def packed():
-    return nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4), [5, 4, 2])
-
-
 def test_a_region_holds_what_it_is_given_also_in_containers():
-    given = packed()
-    saved = judge(
-        maker(lambda self, sequence: self.rnn(sequence)[1], None, nn.Module, rnn=lambda: nn.GRU(4, 4))(), given
-    ).saved
+    given = nn.utils.rnn.pack_padded_sequence(torch.randn(5, 3, 4), [5, 4, 2])
+    make = maker(lambda self, sequence: self.rnn(sequence)[1], None, nn.Module, rnn=lambda: nn.GRU(4, 4))
+    saved = judge(make(), given).saved
     assert saved["non_reentrant"] == given.data.nbytes + given.batch_sizes.nbytes
-
-
-class Sparse(nn.Module):
-    def forward(self, x):
-        kept = x.detach().to_sparse()
-        return torch.sparse.mm(kept, x.t()).tanh() * 2
 
 
 def test_sparse_tensors_are_counted():
     x = torch.randn(4, 4)
     # The values and two rows of indices of 16 elements, which the product saves, and the result of tanh.
-    assert judge(Sparse(), x).saved["plain"] == 16 * 4 + 2 * 16 * 8 + x.nbytes
+    verdict = judge(lambda x: torch.sparse.mm(x.detach().to_sparse(), x.t()).tanh() * 2, x)
+    assert verdict.saved["plain"] == 16 * 4 + 2 * 16 * 8 + x.nbytes
 
 
 def tracked(function, args, kwargs, variant):

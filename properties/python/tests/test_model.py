@@ -3,7 +3,6 @@
 import pytest
 import torch
 from modules import causes, maker
-from planted_between import HandsSwitchOn
 from test_safe import X, conv
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
@@ -65,17 +64,14 @@ def test_inputs_of_a_model_need_not_require_grad():
     assert verdict.own is not None and verdict.own.safe, verdict
 
 
-def test_blocks_of_a_model_can_be_named_by_several_patterns():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2))
-    verdict = judge_model(model, torch.randn(3, 4), blocks=["0", "2.*"])
-    assert [name for block in verdict.blocks for name in block.names] == ["0", "2.0"]
-    with pytest.raises(TypeError, match="judge_model.. expects a module, got function"):
-        judge_model(lambda x: x, torch.randn(3, 4))
-
-
-def test_blocks_of_a_model_can_be_named():
+def test_blocks_of_a_model_can_be_named_by_a_pattern_or_several():
     verdict = judge_model(Stack(), X, blocks="second.*")
     assert [block.names for block in verdict.blocks] == [["second.0", "second.1"]]
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 2))
+    verdict = judge_model(model, X, blocks=["0", "2.*"])
+    assert [name for block in verdict.blocks for name in block.names] == ["0", "2.0"]
+    with pytest.raises(TypeError, match="judge_model.. expects a module, got function"):
+        judge_model(lambda x: x, X)
 
 
 def test_a_flag_with_another_meaning_that_gates_a_checkpoint_accuses_nobody():
@@ -191,11 +187,6 @@ def test_all_modules_that_a_region_calls_are_checkpointed():
     remark = next(f for f in judge_model(model, X).findings if f.remark)
     assert remark.about == "blocks.2, blocks.3"
     assert remark.what == "only blocks.0, blocks.1 are checkpointed"
-
-
-def test_a_flag_that_is_handed_on_is_no_other_argument():
-    verdict = judge(HandsSwitchOn(), torch.randn(2, 3, 4))
-    assert "switch-hands-others" not in causes(verdict), verdict.report()
 
 
 class Decodes(Stack):

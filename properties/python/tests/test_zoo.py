@@ -37,12 +37,6 @@ def test_a_model_is_the_same_at_every_call_and_has_dropout():
     assert models[0].model.training and models[0].model.config.attention_dropout > 0
 
 
-def test_what_a_library_lacks_is_not_built():
-    pytest.importorskip("timm")
-    with pytest.raises(zoo.NotBuilt, match="timm has no model nothing"):
-        zoo.build("timm:nothing")
-
-
 def test_a_switch_that_refuses_is_no_switch():
     class Model(nn.Sequential):
         def set_grad_checkpointing(self, enable=True):
