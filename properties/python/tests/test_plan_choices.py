@@ -1,14 +1,17 @@
 """What a plan may choose within a block, and how it tells how long a choice takes."""
 
+import importlib
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
 from test_plan import is_left_as_it_was, mlp
+from torch import nn
 
 from rematch.journal.operators import Operators, Reader
-from rematch.plan import apply
+from rematch.plan import apply, plan_model
 from rematch.plan.policies import Ran, ladder, written
 from rematch.plan.times import compare, interval
 
@@ -85,3 +88,50 @@ def test_steps_are_timed_in_turn_until_the_interval_is_narrow_or_time_is_spent()
     assert ran == ["plain", "plan", "plan", "plain"] * 4, "each comes first as often"
     (found,) = compare(step("plain", lambda: 1.0), [step("plan", noisy)], lambda: True)
     assert found.pairs == 1 and not found.is_sure
+
+
+def test_what_people_do_without_a_plan_is_measured_beside_it_and_the_plan_within_its_bytes():
+    blocks = [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(4)]
+    plan = plan_model(nn.Sequential(*blocks), torch.randn(64, 8), seconds=0, compared=True)
+    found = {one.name: one for one in plan.usual}
+    assert list(found)[:3] == ["every block", "each second block", "products kept"]
+    # The inputs of three blocks; that of the first is the batch.
+    assert found["every block"].held == 3 * 64 * 8 * 4 < found["each second block"].held
+    budgets = [one for one in plan.usual if one.name.startswith("activation_memory_budget")]
+    assert len(budgets) == 3 and all(one.peak is None and one.planned is not None for one in budgets)
+    assert sorted((one.held for one in budgets), reverse=True) == [one.held for one in budgets]
+    assert "plan within the same bytes" in str(plan)
+    assert [one["name"] for one in plan.to_json()["usual"]] == list(found)
+
+
+def test_a_model_that_cannot_be_compiled_is_compared_without_that(monkeypatch):
+    def refuses(*_, **__):
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(torch, "compile", refuses)
+    plan = plan_model(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)), torch.randn(2, 4), seconds=0, compared=True)
+    assert [one.name for one in plan.usual] == ["every block", "products kept"]
+    assert "not compared compiled: no compiler" in str(plan)
+
+
+def test_the_greedy_solver_keeps_its_budget_and_the_exact_one_reaches_the_best(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    planners = importlib.import_module("planners")
+    monkeypatch.setattr(planners, "KNAPSACKS", 50)
+    planners.knapsacks(random.Random(1), ("greedy_knapsack", "dp_knapsack_sliding_hirschberg"))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert rows[0][:2] == ["greedy_knapsack", "0"]
+    assert int(rows[1][1]) > 0 and rows[1][-1] == "100%"
+
+
+def test_live_bytes_are_those_of_storages_that_operators_made(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
+    x = torch.ones(8)
+    with importlib.import_module("planners").Live() as meter:
+        y = (x + 1).view(2, 4)
+        x.add_(1)
+        z = y * 2
+        del y
+    assert (meter.live, meter.peak) == (32, 64)
+    del z
+    assert meter.live == 0

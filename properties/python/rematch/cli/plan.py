@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="the most that each of two rounds of times takes (default: 10)"
     )
+    parser.add_argument("--compare", action="store_true", help="measures what people do without a plan as well")
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
@@ -57,6 +58,7 @@ def main(arguments: list[str]) -> None:
             blocks=given.blocks,
             seconds=given.seconds,
             progress=sys.stderr.isatty(),
+            compared=given.compare,
         )
     except (RuntimeError, TypeError, ValueError) as error:
         refuse(given.what, str(error))

@@ -26,8 +26,8 @@ def apply(
     if isinstance(plan, Plan):
         if plan.differs and not even_if_it_differs:
             raise ValueError(
-                f"[apply] with this plan {plan.differs[0]} differs from the plain step; judge_model(switch=plan.switch) "
-                "says why; even_if_it_differs=True applies it"
+                f"[apply] with this plan {plan.differs[0]} differs from the plain step; judge_model(switch="
+                "plan.switch) says why; even_if_it_differs=True applies it"
             )
         return Applied(model, plan.choices, plan.step.options)
     return Applied(model, plan, {**known_options(), **(policies or {})})

@@ -39,6 +39,7 @@ def plan_model(
     seed: int = 0,
     seconds: float = 10.0,
     progress: bool = False,
+    compared: bool = False,
 ) -> Plan:
     """Chooses which blocks to checkpoint: the least recomputation whose peak is within `budget`.
 
@@ -60,6 +61,8 @@ def plan_model(
         switch: called with the model and True or False, turns the model's own checkpointing on or off.
         seconds: the most that each of two rounds of times takes: steps of all options, and of the plan. A round ends
             sooner if each time is known to 3 points. On the CPU times are those that the process computed.
+        compared: measure what people do without a plan as well, and the plans within the same bytes: every block, each
+            second one, products kept, torch.compile() with an activation_memory_budget. It takes two more rounds.
 
     Raises ValueError if no choice is within the budget or no block is found, and RuntimeError if a plain step fails.
     """
@@ -89,7 +92,7 @@ def plan_model(
     try:
         names = _find_blocks(target, _patterns(model, blocks), seed)
         step = Step(target, names, options, optimizer, seed)
-        return Planner(step, names, policies is None, seconds, progress).plan(budget)
+        return Planner(step, names, policies is None, seconds, progress).plan(budget, compared)
     finally:
         if not frozen:
             gc.unfreeze()

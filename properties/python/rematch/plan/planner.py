@@ -13,6 +13,7 @@ from rematch.plan.report import BlockKind, Plan, Point, outside
 from rematch.plan.step import Measured, Step
 from rematch.plan.table import Parts, Table, all_choices, designs
 from rematch.plan.times import Interval, compare
+from rematch.plan.usual import Saved, Usual, compiled_steps, usual_choices
 
 _UNITS = {"": 1, "B": 1}
 for _power, _letter in enumerate("KMGT", 1):
@@ -128,8 +129,8 @@ class Planner:
                 self._notes.append(f"{text} is left out: {' '.join(str(error).split())[:160]}")
                 self._options.remove(option)
 
-    def plan(self, budget: int | float | str | None) -> Plan:
-        """Returns the plan. Raises ValueError if no choice fits."""
+    def plan(self, budget: int | float | str | None, compared: bool = False) -> Plan:
+        """Returns the plan; `compared`: beside what people do without one. Raises ValueError if no choice fits."""
         names, executions = self._names, self._plain.executions
         self._expected = 8 * len(self._options) + 30
         operations = [self._operations(number) for number in range(len(self._options))]
@@ -198,9 +199,49 @@ class Planner:
             not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
+            usual=self._usual(within, points) if compared and seconds is not None else [],
             step=self._step,
             took=time.monotonic() - self._begin,
         )
+
+    def _usual(self, within: Callable[[int], Choice | None], points: Sequence[Point]) -> list[Usual]:
+        """Measures what people do without a plan, and for each the plan within its bytes."""
+        step = self._step
+
+        def timer(choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> Callable[[], float]:
+            return lambda: step.seconds_of(choices, call)
+
+        rows, planned, timers, compiled = [], [], [], []
+        held = [(step.bytes_of(point.choices).held, point.choices) for point in points]
+        for name, choices in usual_choices(self._names, step.options):
+            self._tell()
+            seen = step.bytes_of(choices)
+            fit = within(seen.curve.peak)
+            rows.append((name, seen.curve.peak, seen.held))
+            planned.append(None if fit is None else self._choices(fit.options))
+            timers.append(timer(choices))
+            # It may hold less than the plan with the least peak does, at more recomputation.
+            held.append((seen.held, choices))
+        try:
+            for name, call in compiled_steps(step.model).items():
+                self._tell()
+                saved = Saved(call, step.model)
+                step.seconds_of({}, saved)
+                compiled.append(timer({}, call))
+                if len(compiled) > 1:
+                    rows.append((name, None, saved.bytes))
+                    planned.append(next((choices for count, choices in held if count <= saved.bytes), None))
+        except Exception as error:
+            self._notes.append(f"the step is not compared compiled: {' '.join(str(error).split())[:160]}")
+            del rows[len(timers) :], planned[len(timers) :], compiled[1:]
+        fits = [choices for choices in planned if choices is not None]
+        eager = compare(timer({}), timers + list(map(timer, fits)), self._until())
+        slower = eager[: len(timers)] + compare(compiled[0] if compiled else timer({}), compiled[1:], self._until())
+        plans = iter(eager[len(timers) :])
+        return [
+            Usual(*row, of, None if choices is None else next(plans))
+            for row, of, choices in zip(rows, slower, planned, strict=True)
+        ]
 
     def _settle(
         self,

@@ -14,6 +14,7 @@ from rematch.plan.options import CHECKPOINTED, STORED, Applied
 from rematch.plan.policies import KEEPS
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step
 from rematch.plan.times import Interval
+from rematch.plan.usual import Usual
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
@@ -140,6 +141,8 @@ class Plan:
     differs: list[str]
     """Gradients and buffers whose bits differ from those of the plain step."""
     notes: list[str]
+    usual: list[Usual]
+    """What people do without a plan, if it was compared."""
     step: Step = field(repr=False)
     took: float = 0.0
 
@@ -172,7 +175,7 @@ class Plan:
 
     def __str__(self) -> str:
         parts = [self._headline(), self._warning(), self._where(), self._blocks()]
-        parts += [self._table(), self._alike(), self._written()]
+        parts += [self._table(), self._alike(), self._usual(), self._written()]
         return "\n".join([*filter(None, parts), *(f"note: {note}" for note in self.notes)])
 
     def _headline(self) -> str:
@@ -265,6 +268,19 @@ class Plan:
         least, most = size(min(alike)), size(max(alike))
         return f"{len(alike)} choices, from {least} to {most}, cannot be told apart from this one by time"
 
+    def _usual(self) -> str:
+        if not self.usual:
+            return ""
+        lines = [f"{'without a plan':<32}  {'peak':>10}  {'held':>10}  {'more time':<22}  plan within the same bytes"]
+        for one in self.usual:
+            peak = "" if one.peak is None else size(one.peak)
+            planned = "none" if one.planned is None else str(one.planned)
+            ahead = "  AHEAD of the plan" if one.is_ahead else ""
+            lines.append(f"{one.name:<32}  {peak:>10}  {size(one.held):>10}  {one.slower!s:<22}  {planned}{ahead}")
+        if not all(one.slower.is_sure for one in self.usual):
+            lines.append("fewer than seven pairs of steps are too few for sure intervals: seconds= gives more")
+        return "\n".join(lines)
+
     def _written(self) -> str:
         """Says how people write this plan elsewhere, where it can be said."""
         every = next((n for n in range(1, len(self.choices) + 1) if self._is_every(n)), None)
@@ -310,6 +326,7 @@ class Plan:
                 for p in self.points
             ],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
+            "usual": [asdict(one) for one in self.usual],
             "written": self._written(),
             "not_searched": dict(self.not_searched),
             "differs": self.differs,

@@ -43,6 +43,8 @@ class Measured:
     ran: list[list[Ran]] = field(default_factory=list)
     """The operators of each execution's recomputation, if they were asked for."""
     seconds: float = 0.0
+    held: int = 0
+    """Bytes that are live when the backward begins, beside the loss and what was there before the step."""
     numbers: dict[str, str] = field(default_factory=dict)
     """The loss, and a hash of the bits of each gradient and buffer, by name."""
     backwards: list[int] = field(default_factory=list)
@@ -88,16 +90,23 @@ class Step:
         """Runs a step and takes the times of its blocks; counts no bytes."""
         return self._run(choices, lambda: _Times(self.blocks, self._now), threads=1)
 
-    def seconds_of(self, choices: Mapping[str, str]) -> float:
-        """Runs a step that nothing watches. On the CPU it runs on one thread, and seconds are those that the process
-        computed: what else runs on the machine does not lengthen them."""
-        return self._run(choices, _Unwatched, threads=1).seconds
+    def seconds_of(self, choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> float:
+        """Runs a step that nothing watches, with `call` in place of the model, if given. On the CPU it runs on one
+        thread, and seconds are those that the process computed: what else runs on the machine does not lengthen
+        them."""
+        return self._run(choices, _Unwatched, threads=1, call=call).seconds
 
     def operators_of(self, choices: Mapping[str, str]) -> Measured:
         """Runs a step and notes which operators recomputations run, their bytes and their times."""
         return self._run(choices, lambda: _Operators(self.blocks, self._now), threads=1)
 
-    def _run(self, choices: Mapping[str, str], make: "Callable[[], _Blocks]", threads: int | None = None) -> Measured:
+    def _run(
+        self,
+        choices: Mapping[str, str],
+        make: "Callable[[], _Blocks]",
+        threads: int | None = None,
+        call: Callable[..., Any] | None = None,
+    ) -> Measured:
         target, model, usual = self.target, self.model, torch.get_num_threads()
         target.begin(self._seed)
         if target.switch is not None:
@@ -121,16 +130,18 @@ class Step:
                 if blocks.meter is not None:
                     self._given(blocks.meter, args, kwargs, optimizer)
                 with blocks.told_of(model):
-                    self._once(args, kwargs, optimizer, blocks.seen, blocks.meter)
+                    self._once(model if call is None else call, args, kwargs, optimizer, blocks.seen, blocks.meter)
             return blocks.seen
         finally:
             torch.set_num_threads(usual)
             if collects:
                 gc.enable()
 
-    def _once(self, args: Any, kwargs: Any, optimizer: Any, seen: Measured, meter: Meter | None) -> None:
+    def _once(
+        self, call: Callable[..., Any], args: Any, kwargs: Any, optimizer: Any, seen: Measured, meter: Meter | None
+    ) -> None:
         begin = self._now()
-        returned = self.model(*args, **kwargs)
+        returned = call(*args, **kwargs)
         loss = self.target.loss_of(returned, weigh=False)
         if loss is None:
             raise ValueError(
@@ -141,6 +152,8 @@ class Step:
         del returned
         if meter is not None:
             meter.mark(LOSS)
+            before, *_, now = meter.curve.marks
+            seen.held = now.live - before.live - sum(storage.nbytes() for storage in storages(loss))
         loss.backward()
         del loss
         if meter is not None:
