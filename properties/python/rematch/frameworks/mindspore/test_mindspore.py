@@ -1,8 +1,6 @@
 """Tests of what is MindSpore's own: segments are cells, with the modules that they call."""
 
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from cases import chain, observed, run_of, segment
@@ -13,14 +11,13 @@ DENSE = {"kind": "custom", "layer": "dense: N C -> N C; parameters"}
 
 
 @pytest.fixture(scope="module")
-def mindspore() -> Iterator[Harness]:
+def mindspore():
     with Harness(sys.executable, "-m", "rematch", "mindspore") as harness:
-        harness.hello()
         yield harness
 
 
 @pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
-def test_a_nested_segment_trains_its_modules(mindspore: Harness, variant: str) -> None:
+def test_a_nested_segment_trains_its_modules(mindspore, variant):
     off = {} if variant == "reentrant" else {"early_stop": False, "determinism": "none"}
     inner = segment(1, 2, variant, **off)
     outer = segment(0, 3, variant, **off, nested=[inner])
@@ -31,7 +28,7 @@ def test_a_nested_segment_trains_its_modules(mindspore: Harness, variant: str) -
     assert all(entry.get("as") for entry in checkpointed["observations"])
 
 
-def test_early_stop_is_an_option_that_is_handed_on(mindspore: Harness) -> None:
+def test_early_stop_is_an_option_that_is_handed_on(mindspore):
     given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
     assert "error" in mindspore.both(run_of(given))[1]
     off = segment(0, 1, early_stop=False, determinism="none")
@@ -48,7 +45,7 @@ serve(made)
 """
 
 
-def saved(harness: Harness, variant: str) -> tuple[list[int], set[int]]:
+def saved(harness, variant):
     """Bytes saved in the plain and in the checkpointed run, and the layers that save some."""
     off = {} if variant == "reentrant" else {"early_stop": False, "determinism": "none"}
     given = chain("tanh", "tanh", "tanh", "tanh", plan={"segments": [segment(1, 4, variant, **off)]}, protocol=TRAINED)
@@ -59,23 +56,22 @@ def saved(harness: Harness, variant: str) -> tuple[list[int], set[int]]:
 
 
 @pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
-def test_a_segment_saves_its_input_and_a_plain_one_what_its_layers_need(mindspore: Harness, variant: str) -> None:
+def test_a_segment_saves_its_input_and_a_plain_one_what_its_layers_need(mindspore, variant):
     (plain, fewer), layers = saved(mindspore, variant)
     # Gone is what three layers save.
     assert plain - fewer == 3 * 96 and layers == {0, 1, 2, 3}
     with Harness(sys.executable, "-c", UNCHECKPOINTED) as harness:
-        harness.hello()
         assert saved(harness, variant)[0] == [plain, plain]
 
 
-def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore: Harness, tmp_path: Any) -> None:
+def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore, tmp_path):
     given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
     got = "RuntimeError: Stack input_args_info_stack_ is empty"
     script = mindspore.export(run_of(given), f"errors: a law\nexpected: no error\ngot: {got}")["script"]
     assert f"  plain         None\n  checkpointed  {got}" in run_alone(script, tmp_path).stdout
 
 
-def test_a_script_of_nested_segments_trains_their_modules(mindspore: Harness, tmp_path: Any) -> None:
+def test_a_script_of_nested_segments_trains_their_modules(mindspore, tmp_path):
     outer = segment(0, 3, "reentrant", nested=[segment(1, 2, "reentrant")])
     given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINED)
     told = run_alone(mindspore.export(run_of(given), "")["script"], tmp_path).stdout
