@@ -17,7 +17,7 @@ from rematch.journal.operators import Operator, Reader
 GIVEN, OPTIMIZER = "given", "optimizer"
 """Further phases beside those of a journal: before the run, and the step of the optimizer."""
 
-_PARTS = {
+PARTS = {
     torch.sparse_coo: ("_indices", "_values"),
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
     torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
@@ -212,8 +212,8 @@ def storages(t: Tensor) -> Iterator[torch.UntypedStorage]:
     if hasattr(t, "__tensor_flatten__"):
         for name in t.__tensor_flatten__()[0]:
             yield from storages(getattr(t, name))
-    elif t.layout in _PARTS:
-        for name in _PARTS[t.layout]:
+    elif t.layout in PARTS:
+        for name in PARTS[t.layout]:
             yield from storages(getattr(t, name)())
     elif t.device.type != "meta" and torch._C._has_storage(t):
         yield t.untyped_storage()

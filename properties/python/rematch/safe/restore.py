@@ -11,6 +11,7 @@ import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-_COMPRESSED = {
-    torch.sparse_csr: ("crow_indices", "col_indices"),
-    torch.sparse_bsr: ("crow_indices", "col_indices"),
-    torch.sparse_csc: ("ccol_indices", "row_indices"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices"),
-}
+from rematch.journal.storages import PARTS
 
 
 def strided_parts(t: Tensor) -> list[Tensor] | None:
@@ -36,8 +32,8 @@ def strided_parts(t: Tensor) -> list[Tensor] | None:
         # An uncoalesced tensor has many forms.
         whole = t.coalesce()
         return [whole.indices(), whole.values()]
-    if t.layout in _COMPRESSED:
-        return [*(getattr(t, name)() for name in _COMPRESSED[t.layout]), t.values()]
+    if t.layout in PARTS:
+        return [getattr(t, name)() for name in PARTS[t.layout]]
     if t.layout != torch.strided:
         return [t.to_dense()]
     return [t.int_repr(), t.dequantize()] if t.is_quantized else None
@@ -51,7 +47,7 @@ def memory_of(t: Tensor) -> Tensor:
     return t.as_strided(once, t.stride())
 
 
-Restore = Callable[[], None]
+Restore = Callable[[], Any]
 """Puts one object back as it was when this function was made."""
 NOTHING = object()
 """Stands for a missing value."""
@@ -277,35 +273,9 @@ def _array_restorer(value: np.ndarray) -> Restore:
     return lambda: np.copyto(value, content) if value.flags.writeable else None
 
 
-def _buffer_restorer(value: Any) -> Restore:
-    content = copy.copy(value)
-
-    def restore() -> None:
-        value[:] = content
-
-    return restore
-
-
-def _generator_restorer(value: torch.Generator) -> Restore:
-    state = value.get_state()
-
-    def restore() -> None:
-        value.set_state(state)
-
-    return restore
-
-
-def _numpy_restorer(value: Any) -> Restore:
-    if isinstance(value, np.random.RandomState):
-        state = value.get_state()
-        return lambda: value.set_state(state)
+def _numpy_restorer(value: np.random.Generator) -> Restore:
     bits, kept = value.bit_generator, copy.deepcopy(value.bit_generator.state)
     return lambda: setattr(bits, "state", copy.deepcopy(kept))
-
-
-def _random_restorer(value: random.Random) -> Restore:
-    state = value.getstate()
-    return lambda: value.setstate(state)
 
 
 def _variable_restorer(value: ContextVar[Any]) -> Restore:
@@ -313,7 +283,7 @@ def _variable_restorer(value: ContextVar[Any]) -> Restore:
         content = value.get()
     except LookupError:
         return lambda: None
-    return lambda: value.set(content) and None
+    return lambda: value.set(content)
 
 
 def _iterator_restorer(value: Any) -> Restore:
@@ -322,12 +292,12 @@ def _iterator_restorer(value: Any) -> Restore:
 
 _RESTORERS: tuple[tuple[Any, Callable[[Any], Restore]], ...] = (
     (LOCKS, _lock_restorer),
-    (torch.Generator, _generator_restorer),
-    ((np.random.Generator, np.random.RandomState), _numpy_restorer),
-    (random.Random, _random_restorer),
+    ((torch.Generator, np.random.RandomState), lambda value: partial(value.set_state, value.get_state())),
+    (np.random.Generator, _numpy_restorer),
+    (random.Random, lambda value: partial(value.setstate, value.getstate())),
     (ContextVar, _variable_restorer),
     (np.ndarray, _array_restorer),
-    ((array.array, bytearray), _buffer_restorer),
+    ((array.array, bytearray), lambda value: partial(value.__setitem__, slice(None), copy.copy(value))),
     ((list, dict, set, deque), _container_restorer),
     (MutableMapping, _mapping_restorer),
     ((types.GeneratorType, Iterator), _iterator_restorer),
