@@ -49,75 +49,65 @@ for how, words in (
     probe(f"N9.{how}_changed", words)(partial(input_changed, how))
 
 
+def body(x, c):
+    return tanh(x * c)
+
+
+WAYS = {
+    "position": lambda x, c: checkpoint(body, x, c),
+    "keyword": lambda x, c: checkpoint(body, x=x, c=c),
+    "list": lambda x, c: checkpoint(lambda xs: body(*xs), [x, c]),
+    "captured": lambda x, c: checkpoint(lambda: body(x, c)),
+}
+
+
 @probe("N9.hooks", "What surrounding hooks see of inputs by position, by keyword, in a list, captured.")
 def hooks():
-    body = lambda x, c: tanh(x * c)
-
-    def packs(make):
+    seen = {}
+    for way, make in WAYS.items():
         x, c = variable(0.5), constant(2.0)
         with HookCounter() as counter:
             make(x, c)
-        return counter.packs
-
-    return {
-        "position": packs(lambda x, c: checkpoint(body, x, c)),
-        "keyword": packs(lambda x, c: checkpoint(body, x=x, c=c)),
-        "list": packs(lambda x, c: checkpoint(lambda xs: body(*xs), [x, c])),
-        "captured": packs(lambda x, c: checkpoint(lambda: body(x, c))),
-    }
+        seen[way] = counter.packs
+    return seen
 
 
 @probe("N9.kept", "Whether a frozen input is kept until backward, by the way in which it is given.")
 def kept():
-    body = lambda x, c: tanh(x * c)
-
-    def alive(make):
+    seen = {}
+    for way, make in WAYS.items():
         c = constant(2.0)
         storage = storage_of(c)
         y = make(variable(0.5), c)
         del c
-        return y is not None and storage() is not None
-
-    return {
-        "position": alive(lambda x, c: checkpoint(body, x, c)),
-        "keyword": alive(lambda x, c: checkpoint(body, x=x, c=c)),
-        "list": alive(lambda x, c: checkpoint(lambda xs: body(*xs), [x, c])),
-        "captured": alive(lambda x, c: checkpoint(lambda: body(x, c))),
-    }
+        seen[way] = y is not None and storage() is not None
+    return seen
 
 
-def weight_changed(change):
-    def situation(call, accident):
-        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
-        y = call(lambda x: tanh(x * w) * w, x)
-        if accident:
-            change(w)
-        y.sum().backward()
-        return [x.grad, w.grad]
-
-    return verdicts(situation)
+def weight_changed(change, call, accident):
+    x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+    y = call(lambda x: tanh(x * w) * w, x)
+    if accident:
+        change(w)
+    y.sum().backward()
+    return [x.grad, w.grad]
 
 
-@probe("N10.weight_changed", "A weight changed in place between forward and backward.")
-def weight_changed_in_place():
-    def change(w):
-        with torch.no_grad():
-            w.sub_(1)
-
-    return weight_changed(change)
+@torch.no_grad()
+def in_place(w):
+    w.sub_(1)
 
 
-@probe("N10.weight_data_changed", "The same through .data, which hides from the version counter.")
-def weight_data_changed():
-    return weight_changed(lambda w: w.data.sub_(1))
+def replaced(w):
+    w.data = w.data - 1
 
 
-@probe("N10.weight_replaced", "The same by giving .data another tensor.")
-def weight_replaced():
-    def change(w):
-        w.data = w.data - 1
-
-    return weight_changed(change)
+for what, words, change in (
+    ("changed", "A weight changed in place between forward and backward.", in_place),
+    ("data_changed", "The same through .data, which hides from the version counter.", lambda w: w.data.sub_(1)),
+    ("replaced", "The same by giving .data another tensor.", replaced),
+):
+    probe(f"N10.weight_{what}", words, by=verdicts)(partial(weight_changed, change))
 
 
 @probe("N10.buffer_changed", "A frozen buffer changed in place between forward and backward.", by=verdicts)
