@@ -90,7 +90,8 @@ def test_a_script_is_short_and_has_a_control(name):
 def test_a_table_of_releases_says_when_a_bug_began_and_whether_it_ended():
     assert dates({"2.10.0": "wrong", "2.9.1": "wrong"}) == "since 2.9.1 or earlier, still in 2.10.0"
     assert dates({"2.10.0": "wrong", "2.9.1": "right"}) == "since 2.10.0"
-    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError"}) == "since 2.10.0, undecided before"
+    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError: no"}) == "since 2.10.0, undecided before"
+    assert dates({"2.10.0": "wrong", "2.9.1": "TypeError: no"}, True) == "since 2.10.0; 2.9.1 raised TypeError: no"
     assert dates({"2.9.1": "right", "2.10.0": "wrong", "2.11.0": "right"}) == "from 2.10.0 to 2.10.0"
     assert dates({"2.9.1": "wrong", "2.10.0": "TypeError"}) == "since 2.9.1 or earlier"
     assert dates({"2.9.1": "right"}) == "in none"

@@ -1,14 +1,15 @@
-"""Under autocast in the backward, a recomputation takes casts that the policy kept for another weight.
+"""Selective checkpoint + backward under autocast: a saved cast of the wrong weight is used.
 
-The cache of casts is cold in the forward. If the backward runs under autocast, the recomputation of a later region fills it,
-and the recomputation of an earlier one then leaves out a cast. What the policy saved of the casts is found again by its
-number, so that each later cast is that of another weight. (PyTorch says that "Backward passes under autocast are not
-recommended".)
+Each forward has an autocast of its own, and so has the backward, where the recomputation of the second region fills the cache
+of casts. Saved casts are looked up by call index: the cached cast of `shared` is skipped, so the cast of `other` takes index
+0, which is `shared`'s. Silent if both have one shape and dtype; else a CheckpointError. One autocast around all is right. With
+a policy on both regions, one around both forwards is a RuntimeError. (torch.autocast says that "Backward passes under
+autocast are not recommended".) Shown on the CPU.
 
 severity: silent, wrong gradients
-promise: "ops run in an op-specific dtype chosen by autocast to improve performance while maintaining accuracy" (docstring
-    of torch.autocast); the gradient without a checkpoint
-cause: torch/utils/checkpoint.py, _CachedTorchDispatchMode: func_counter counts calls, which the cache of casts changes
+promise: none; in the opposite mismatch, more casts in the recomputation, PyTorch raises RuntimeError: this one goes unnoticed
+cause: torch/utils/checkpoint.py:1709-1710 (recomputation) and :1611-1612 (forward): func_counter counts calls by
+    _sac_storage_key (:1568), the op alone
 """
 
 import sys
@@ -20,35 +21,31 @@ from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 torch.manual_seed(0)
-x, shared, other = (torch.randn(2, 2, requires_grad=True) for _ in range(3))
-keep = partial(create_selective_checkpoint_contexts, [torch.ops.aten._to_copy.default])
+x = torch.ones(1, 2, dtype=torch.bfloat16, requires_grad=True)
+shared, other, third = (torch.randn(2, 2, requires_grad=True) for _ in range(3))
+keep = {"context_fn": partial(create_selective_checkpoint_contexts, [torch.ops.aten._to_copy.default])}
+again = partial(checkpoint, use_reentrant=False)
 
 
-def cast(caches=True):
-    return torch.autocast("cpu", torch.bfloat16, cache_enabled=caches)
+def gradient(run, cast, is_within, second, **options):
+    with cast():
+        y = run(lambda x: linear(linear(x, shared), other), x, **options)
+    with cast():
+        y = run(lambda x: linear(x, second), y)
+    with cast() if is_within else nullcontext():
+        return torch.autograd.grad(y.sum(), x)[0].tolist()
 
 
-def gradient(run, caches, is_within):
-    with cast(caches):
-        y = run(lambda x: linear(linear(x, shared).sin(), other).sin(), x)
-    with cast(caches):
-        y = run(lambda x: linear(x, shared).sin(), y)
-    with cast(caches) if is_within else nullcontext():
-        return torch.autograd.grad(y.sum(), x)[0]
-
-
-def checkpointed(block, x):
-    return checkpoint(block, x, use_reentrant=False, context_fn=keep)
-
-
-def is_wrong(name, caches=True, is_within=True):
-    expected = gradient(lambda block, x: block(x), caches, is_within)
-    got = gradient(checkpointed, caches, is_within)
-    wrong = not torch.equal(expected, got)
-    print(f"{name}: {'WRONG' if wrong else 'right'}: gradient {got[0].tolist()}, expected {expected[0].tolist()}")
-    return wrong
+def is_wrong(name, caches=True, is_within=True, second=shared, options=keep):
+    cast = partial(torch.autocast, "cpu", torch.bfloat16, cache_enabled=caches)
+    expected = gradient(lambda block, x: block(x), cast, is_within, second)
+    got = gradient(again, cast, is_within, second, **options)
+    print(f"{name}: {'WRONG' if got != expected else 'right'}: gradient {got}, expected {expected}")
+    return got != expected
 
 
 is_wrong("control: cache_enabled=False", caches=False)
 is_wrong("control: the backward outside of autocast", is_within=False)
+is_wrong("control: no context_fn", options={})
+is_wrong("control: no shared weight", second=third)
 sys.exit(is_wrong("two regions share a weight"))

@@ -1,21 +1,22 @@
-"""FSDP2: a unit in a reentrant segment silently gets no gradient if the backward runs under autocast, too.
+"""FSDP2 + reentrant checkpoint + backward under autocast: gradients arrive one step late (None in step 1).
 
-The recomputation finds the cast of the weight that the forward left in the cache. The node of that cast is older than the
-hook that ends the unit's backward, and autograd runs newer nodes first: the unit is resharded before the weight's gradient
-is there, which then stays with the unsharded weight. (PyTorch says that "Backward passes under autocast are not
-recommended".)
+The forward (no_grad) caches the bfloat16 casts of weight and bias with a graph node, and the recomputation reuses them. These
+nodes have lower sequence numbers than RegisterPostBackwardFunction's, so post_backward() runs first, reduces nothing and
+reshards. The gradients then land in unsharded_param.grad, and the next step reduces them. Nested reentrant segments are right
+if the backward runs outside of autocast. Shown on the CPU with gloo, world size 1.
 
-severity: silent, no gradient
+severity: silent, wrong gradients
 versions: torch 2.15.0
-promise: none for the reentrant variant under FSDP2; without fully_shard() the gradient is there
-cause: torch/distributed/fsdp/_fully_shard, RegisterPostBackwardFunction, with casts that are cached across a recomputation
+promise: none for this mode: torch.autocast says that "Backward passes under autocast are not recommended"
+    (torch/amp/autocast_mode.py:65), checkpoint() recommends use_reentrant=False; without fully_shard() gradients are right
+cause: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py:1397 (`ctx.param_group.post_backward()`) and :722-727 (takes
+    the gradients, then reshards), with casts that are cached across a recomputation
 """
 
 import sys
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.utils.checkpoint import checkpoint
@@ -25,19 +26,20 @@ mesh = init_device_mesh("cpu", (1,))
 
 
 def is_wrong(name, is_reentrant=True, is_sharded=True, caches=True, is_within=True):
-    unit = nn.Linear(4, 4)
-    model = nn.Sequential(nn.Tanh(), unit)
-    for module in (unit, model) if is_sharded else ():
-        fully_shard(module, mesh=mesh)
-    with torch.autocast("cpu", torch.bfloat16, cache_enabled=caches):
-        loss = checkpoint(model, torch.ones(2, 4, requires_grad=True), use_reentrant=is_reentrant).float().sum()
-        if is_within:
-            loss.backward()
-    if not is_within:
-        loss.backward()
-    wrong = unit.weight.grad is None
-    print(f"{name}: {'WRONG: the weight has no gradient' if wrong else 'right: the weight has a gradient'}")
-    return wrong
+    unit, got = torch.nn.Linear(4, 4), []
+    if is_sharded:
+        fully_shard(unit, mesh=mesh)
+    for scale in (1, 10):
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=caches):
+            y = checkpoint(unit, torch.ones(2, 4, requires_grad=True), use_reentrant=is_reentrant)
+            if is_within:
+                (y.float().sum() * scale).backward()
+        if not is_within:
+            (y.float().sum() * scale).backward()
+        got.append(None if unit.weight.grad is None else unit.weight.grad[0, 0].item())
+        unit.zero_grad()
+    print(f"{name}: {'WRONG' if got != [2, 20] else 'right'}: gradients {got}, expected [2.0, 20.0]")
+    return got != [2, 20]
 
 
 is_wrong("control: no fully_shard()", is_sharded=False)

@@ -19,13 +19,16 @@ from rematch.program import PACKAGE
 FOLDER = Path("golden/conformance/bugs")
 """Where a checkout has the scripts: one folder for each framework."""
 
-EXAMPLE = """\
+PYTHON = "choose it by REMATCH_PYTHON=PATH, say that of `ci/setup --frameworks NAME` in ~/.cache/rematch/frameworks"
+
+EXAMPLE = f"""\
 examples:
   rematch report                                  lists the bugs
   rematch report pytorch/kept_draw_before_draw    runs its script here, and prints the facts for its tracker
 
 Exit status 0: the bug shows here; 1: it does not, so that it is mended or needs another machine; 2: no such bug, or its
-script does not run here.
+script does not run here. Without a choice the Python is that of PyTorch:
+{PYTHON}.
 """
 
 POLICY = "A person has to write the report: these are facts for that person, not its text."
@@ -135,18 +138,21 @@ def in_order(release: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", release)]
 
 
-def dates(row: dict[str, str]) -> str:
-    """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; "in none"
-    where each was right, and an empty text where no release says anything. ci/maintain/since asks them."""
+def dates(row: dict[str, str], tells_errors: bool = False) -> str:
+    """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; "in
+    none" where each was right, and an empty text where no release says anything. ci/maintain/since asks them. If
+    `tells_errors`, how the release before the first that is wrong failed: "since 3.0.0; 2.6.2 raised ..."."""
     releases = sorted(row, key=in_order)
     wrong = [release for release in releases if row[release] == "wrong"]
     if not wrong:
         return "in none" if "right" in row.values() else ""
     before = [row[release] for release in releases[: releases.index(wrong[0])]]
-    first = wrong[0] + ("" if "right" in before else ", undecided before" if before else " or earlier")
+    error = re.match(r"(?:\[rank0\]: )?(\w+Error.*?)(?: \(/.*\))?$", before[-1]) if before and tells_errors else None
+    raised = f"; {releases[len(before) - 1]} raised {error[1]}" if error else ""
+    first = wrong[0] + ("" if error or "right" in before else ", undecided before" if before else " or earlier")
     if "right" in (row[release] for release in releases[releases.index(wrong[-1]) :]):
-        return f"from {first} to {wrong[-1]}"
-    return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "")
+        return f"from {first} to {wrong[-1]}{raised}"
+    return f"since {first}" + (f", still in {wrong[-1]}" if len(wrong) > 1 else "") + raised
 
 
 def releases(folder: Path, name: str) -> dict[str, str]:
@@ -217,10 +223,11 @@ def main(arguments: list[str]) -> None:
     if given.name not in found:
         refuse("rematch report", f"no script {given.name} in {given.bugs}; without a name, all are listed")
     bug, script = read(found[given.name]), found[given.name].read_text(encoding="utf-8")
-    dated = dates(releases(given.bugs, bug.name))
+    dated = dates(releases(given.bugs, bug.name), tells_errors=True)
     shown, output = run(sys.executable, found[given.name])
     if shown not in ("wrong", "right"):
-        refuse("rematch report", f"{given.name} says nothing with this Python: {shown}")
+        advice = f"; {PYTHON}" if "No module named" in shown else ""
+        refuse("rematch report", f"{given.name} says nothing with this Python: {shown}{advice}")
     if given.json:
         shows = {
             "output": output,
