@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from rematch.frameworks.jax import promises as of_jax
 from rematch.subjects.promises import promises_in
 
 
@@ -116,10 +117,7 @@ def unhashable_field(checkpoint):
     return jax.grad(lambda x: checkpoint(lambda m, x: x * m.sizes[1])(Block([2, 3]), x))(1.0)
 
 
-def numpy_argument(checkpoint):
-    """Inside, NumPy arrays are NumPy arrays."""
-    block = checkpoint(lambda x, a: x * np.linalg.norm(a))
-    return jax.grad(lambda x: block(x, np.array([3.0, 4.0])))(1.0)
+numpy_argument = of_jax.numpy_argument
 
 
 def numpy_changes(checkpoint):
@@ -130,13 +128,7 @@ def numpy_changes(checkpoint):
     return [first, jax.grad(lambda x: block(x, a))(1.0)]
 
 
-def closed_over_changes(checkpoint):
-    """What a function closes over may change between two calls."""
-    now = {"scale": 2.0}
-    block, found = checkpoint(lambda x: x * x * now["scale"]), []
-    for now["scale"] in (2.0, 5.0):
-        found.append(jax.grad(block)(1.0))
-    return found
+closed_over_changes = of_jax.closed_over_changes
 
 
 def statistics(checkpoint):
@@ -243,15 +235,5 @@ def policies(checkpoint):
     return found
 
 
-def names_stay(checkpoint):
-    """The checkpointed function has the name and the documentation of the function."""
-
-    def block(x):
-        """Doubles."""
-        return x * 2
-
-    wrapped = checkpoint(block)
-    return [wrapped.__name__ == "block", wrapped.__doc__ == "Doubles."]
-
-
+names_stay = of_jax.names_stay
 PROMISES = promises_in(globals())

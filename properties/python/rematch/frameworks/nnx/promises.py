@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from rematch.frameworks.jax import promises as of_jax
 from rematch.subjects.promises import promises_in
 
 
@@ -68,10 +69,7 @@ def static_flag(checkpoint):
     return nnx.grad(lambda m: block(m, jnp.ones((1, 2)), True).sum())(layer)["kernel"][...]
 
 
-def static_equal(checkpoint):
-    """Static arguments of different types are told apart, also if they are equal."""
-    block = checkpoint(lambda x, s: x * (2 if isinstance(s, float) else 3), static_argnums=1)
-    return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (1, 1.0)]
+static_equal = of_jax.static_equal
 
 
 def attribute_equal(checkpoint):
@@ -102,13 +100,7 @@ def attribute_changes(checkpoint):
     return [*found, module.calls]
 
 
-def closed_over_changes(checkpoint):
-    """What a function closes over may change between two calls."""
-    now = {"scale": 2.0}
-    block, found = checkpoint(lambda x: x * x * now["scale"]), []
-    for now["scale"] in (2.0, 5.0):
-        found.append(jax.grad(block)(1.0))
-    return found
+closed_over_changes = of_jax.closed_over_changes
 
 
 def shared_module(checkpoint):
