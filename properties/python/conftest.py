@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,15 +32,8 @@ def starts(request: pytest.FixtureRequest) -> type[Harness]:
 @pytest.fixture
 def start(starts: type[Harness]) -> Iterator[Callable[..., Harness]]:
     """Starts subjects, and ends them with the test."""
-    running: list[Harness] = []
-
-    def begin(*command: str) -> Harness:
-        running.append(starts(*command))
-        return running[-1]
-
-    yield begin
-    for harness in running:
-        harness.close()
+    with ExitStack() as running:
+        yield lambda *command: running.enter_context(starts(*command))
 
 
 @pytest.fixture
@@ -53,7 +47,6 @@ def torch_subject(starts: type[Harness]) -> Iterator[Harness]:
     """One process for all tests of a file: a subject must not remember one case in the next."""
     pytest.importorskip("torch")
     with starts(sys.executable, "-m", "rematch", "pytorch") as harness:
-        harness.hello()
         yield harness
 
 
@@ -69,7 +62,6 @@ def among_ranks(name: str) -> Any:
     @pytest.fixture(scope="module", name=name)
     def subject(starts: type[Harness]) -> Iterator[Harness]:
         with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", name) as harness:
-            harness.hello()
             yield harness
 
     return subject

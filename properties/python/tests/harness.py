@@ -4,8 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ class Harness:
         os.close(requests)
         os.close(answers)
         self._incoming = os.fdopen(self._answers, "rb")
-        self._id = 0
+        self._id, self._greeted = 0, False
 
     def _start(self, command: Sequence[str], requests: int, answers: int, env: dict[str, str]) -> Any:
         # Descriptors 3 and 4 of the child, wherever the pipes happen to lie here.
@@ -55,6 +54,10 @@ class Harness:
         return self.ended
 
     def send(self, message: dict[str, Any]) -> None:
+        """Says hello first, unless the message or one before it does."""
+        if not self._greeted and "hello" not in message:
+            self.hello()
+        self._greeted = True
         data = json.dumps(message).encode() + b"\n"
         while data:
             data = data[os.write(self._requests, data) :]
@@ -99,14 +102,11 @@ class Harness:
         return self.receive()["answer"]
 
 
-@contextmanager
-def planted(trouble: str, *arguments: str) -> Iterator[Harness]:
+def planted(trouble: str, *arguments: str) -> Harness:
     """A subject of PyTorch on ranks that has the trouble from its start: in a copy of a process, the library would be
     there before it."""
     program = SOURCES.parents[1] / "ci" / "maintain" / "mutation" / "planted_parallel.py"
-    with Harness(sys.executable, str(program), trouble, "pytorch", "--parallel", *arguments) as subject:
-        subject.hello()
-        yield subject
+    return Harness(sys.executable, str(program), trouble, "pytorch", "--parallel", *arguments)
 
 
 class Copied(Harness):

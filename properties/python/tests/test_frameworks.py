@@ -3,10 +3,7 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -54,31 +51,31 @@ ASKED = ["embedding", "dropout", "reentrant", "non_reentrant", *(layer["kind"] f
 class Started(Harness):
     """A subject that is tried, and what it answered to hello."""
 
-    def begin(self) -> "Started":
+    def begin(self):
         self.send({"hello": {"protocol": 1, "features": ASKED, "observables": ["executions", "draws"]}})
         self.told = self.receive()["hello"]
         return self
 
-    def needs(self, *words: str) -> None:
+    def needs(self, *words):
         """Skips a test of what the subject has not."""
         for word in words:
             if word not in [*self.told["implements"], *self.told["observes"]]:
                 pytest.skip(f"it has no {word}")
 
-    def options(self) -> dict[str, Any]:
+    def options(self):
         """Options of a segment in the variant that it has."""
         if "non_reentrant" not in self.told["implements"]:
             return {"variant": "reentrant"}
         return {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
 
-    def trained(self, *kinds: str, end: int) -> dict[str, Any]:
+    def trained(self, *kinds, end):
         """A case whose input trains, and whose layers up to `end` are checkpointed."""
         plan = {"segments": [segment(0, end, **self.options())]}
         return chain(*kinds, plan=plan, protocol=TRAINED)
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
-def subject(request: pytest.FixtureRequest) -> Iterator[Started]:
+def subject(request):
     declared = SUBJECTS[request.param]
     needed = [ENVIRONMENTS[declared["environment"]]["module"].partition(".")[0]]
     if request.param.startswith("keras:"):
@@ -90,7 +87,7 @@ def subject(request: pytest.FixtureRequest) -> Iterator[Started]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_a_framework_is_one_folder(file: Path) -> None:
+def test_a_framework_is_one_folder(file):
     folder, declared = file.parent, json.loads(file.read_text())
     assert (folder / "adapter.py").exists() and (folder / "README.md").exists()
     assert declared["format"] == 1 and declared["subjects"]
@@ -99,7 +96,7 @@ def test_a_framework_is_one_folder(file: Path) -> None:
         assert subject["environment"] in ENVIRONMENTS
 
 
-def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Started) -> None:
+def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject):
     layers, at = [], {-1: -1}
     for index, layer in enumerate(LAYERS):
         operand = layer.get("from", [-1, 0])
@@ -123,7 +120,7 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject: Start
         assert [key for key, value in observed(checkpointed).items() if not value.get("as")] == []
 
 
-def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Started) -> None:
+def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject):
     """Its tied head and its table share a weight; outputs and gradients are worked out here."""
     subject.needs("embedding")
     layers = [
@@ -149,14 +146,14 @@ def test_tokens_are_looked_up_and_a_layer_in_eval_mode_does_nothing(subject: Sta
         assert value.get("as") or not value.get("present", True), key
 
 
-def test_layers_of_a_segment_run_twice_and_others_once(subject: Started) -> None:
+def test_layers_of_a_segment_run_twice_and_others_once(subject):
     subject.needs("executions")
     plain, checkpointed = subject.agreed(subject.trained("linear", "tanh", "relu", end=2))
     assert [e["count"] for e in plain["executions"]] == [1, 1, 1]
     assert [e["count"] for e in checkpointed["executions"]] == [2, 2, 1]
 
 
-def test_a_recomputed_mask_is_seen(subject: Started) -> None:
+def test_a_recomputed_mask_is_seen(subject):
     subject.needs("draws", "dropout")
     plain, checkpointed = subject.agreed(subject.trained("dropout", end=1))
     assert [d.get("execution", 0) for d in plain["draws"]] == [0]
@@ -164,7 +161,7 @@ def test_a_recomputed_mask_is_seen(subject: Started) -> None:
     assert checkpointed["draws"][0] == plain["draws"][0]
 
 
-def test_a_script_needs_nothing_but_the_framework(subject: Started, tmp_path: Path) -> None:
+def test_a_script_needs_nothing_but_the_framework(subject, tmp_path):
     script = subject.export(run_of(subject.trained("linear", "tanh", "relu", end=2)), "")["script"]
     ended = run_alone(script, tmp_path)
     assert "rematch" not in script

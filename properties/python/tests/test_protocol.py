@@ -34,11 +34,11 @@ serve(Doubles())
 CASE = run_of(chain("linear"))
 
 
-def doubles(body: str = "pass") -> str:
+def doubles(body="pass"):
     return DOUBLES.format(body=body)
 
 
-def alone(program: str, **env: str) -> subprocess.CompletedProcess[str]:
+def alone(program, **env):
     """Runs it as no harness does."""
     env = {**os.environ, "PYTHONPATH": str(SOURCES), **env}
     return subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
@@ -200,7 +200,7 @@ def test_an_absent_gradient_has_neither_shape_nor_data():
     assert record.to_json()["observations"] == [{"quantity": "input_gradient", "step": 1, "present": False}]
 
 
-def test_equal_bits_of_another_shape_are_sent_again() -> None:
+def test_equal_bits_of_another_shape_are_sent_again():
     first = Record()
     first.observe("output", np.ones((1, 2), np.float32))
     second = Record(first.bits)

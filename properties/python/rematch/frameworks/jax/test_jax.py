@@ -1,12 +1,9 @@
 """Laws of the subjects in JAX, flax.nnx and Equinox."""
 
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from cases import SEGMENT, observed, run_of
-from harness import Harness
 
 SUBJECTS = {
     "jax": ("jax",),
@@ -28,46 +25,44 @@ LAYERS = [
 BATCH_NORM = {"nnx": "batch_norm_rows", "equinox": "batch_norm_rows"}
 
 
-def case(layers: list[dict[str, Any]], *segments: tuple[int, int], **protocol: Any) -> Any:
+def case(layers, *segments, **protocol):
     plan = {"segments": [{"begin": b, "end": e, **SEGMENT} for b, e in segments]}
     protocol = {"steps": 2, "input_requires_grad": True, **protocol}
     given = {"format": 1, "seed": 7, "input": [2, 3], "layers": layers, "plan": plan}
     return {**given, "protocol": protocol}
 
 
-def both(subject: Harness, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def both(subject, given):
     plain, checkpointed = subject.both(run_of(given))
     assert "error" not in plain, plain["error"]
     return plain, checkpointed
 
 
-def differing(checkpointed: dict[str, Any]) -> set[str]:
+def differing(checkpointed):
     assert "error" not in checkpointed, checkpointed["error"]
     return {key[0] for key, value in observed(checkpointed).items() if not value.get("as")}
 
 
-def begin(start: Callable[..., Harness], name: str) -> Harness:
+def begin(start, name):
     pytest.importorskip(NEEDED.get(name.partition(":")[0], "jax"))
-    subject = start(sys.executable, "-m", "rematch", *SUBJECTS[name])
-    subject.hello()
-    return subject
+    return start(sys.executable, "-m", "rematch", *SUBJECTS[name])
 
 
 @pytest.mark.parametrize("name", ["jax:jit", "jax:scan"])
-def test_a_compiled_recomputation_draws_the_mask_of_its_forward(start: Callable[..., Harness], name: str) -> None:
+def test_a_compiled_recomputation_draws_the_mask_of_its_forward(start, name):
     plain, checkpointed = both(begin(start, name), case(LAYERS[:4], (0, 3)))
     masks = {draw["hash"] for draw in plain["draws"]}
     assert len(plain["draws"]) == 2 and len(checkpointed["draws"]) == 4
     assert {draw["hash"] for draw in checkpointed["draws"]} == masks
 
 
-def test_a_reference_is_written_to_twice_by_jax_checkpoint(start: Callable[..., Harness]) -> None:
+def test_a_reference_is_written_to_twice_by_jax_checkpoint(start):
     layer = {"kind": "custom", "layer": "running: N C -> N C; state"}
     _, checkpointed = both(begin(start, "jax"), case([layer], (0, 1)))
     assert {"buffer", "input_gradient"} <= differing(checkpointed)
 
 
-def test_every_layer_of_its_own_is_differentiated_at_any_width(start: Callable[..., Harness]) -> None:
+def test_every_layer_of_its_own_is_differentiated_at_any_width(start):
     """The flags that fix its rounding leave XLA unable to compile some operations."""
     subject = begin(start, "jax")
     for own in subject.hello()["layers"]:
@@ -77,17 +72,16 @@ def test_every_layer_of_its_own_is_differentiated_at_any_width(start: Callable[.
 
 
 @pytest.mark.parametrize("name", ["nnx", "equinox"])
-def test_running_statistics_are_updated_once(start: Callable[..., Harness], name: str) -> None:
+def test_running_statistics_are_updated_once(start, name):
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
     plain, checkpointed = both(begin(start, name), case([layer], (0, 1)))
     assert "buffer" in {key[0] for key in observed(plain)}
     assert not differing(checkpointed)
 
 
-def test_jax_checkpoint_loses_what_modules_of_nnx_change(start: Callable[..., Harness]) -> None:
+def test_jax_checkpoint_loses_what_modules_of_nnx_change(start):
     pytest.importorskip("flax")
     subject = start(sys.executable, "-m", "rematch", "nnx", "--plain-checkpoint")
-    subject.hello()
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
     _, checkpointed = both(subject, case([layer], (0, 1)))
     assert "buffer" in differing(checkpointed)
@@ -126,13 +120,13 @@ FUNCTIONS = {"nnx": "nnx.remat", "equinox": "eqx.filter_checkpoint"}
 IMPORTED = {"nnx": "\nfrom flax import nnx", "equinox": "\nimport equinox as eqx"}
 
 
-def observes(subject: Harness, *observables: str) -> None:
+def observes(subject, *observables):
     subject.send({"hello": {"protocol": 1, "features": [], "observables": observables}})
     assert subject.receive()["hello"]["observes"] == [*observables]
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_segments_that_keep_what_their_layers_save_are_told(start: Callable[..., Harness], name: str) -> None:
+def test_segments_that_keep_what_their_layers_save_are_told(start, name):
     """By the bound of the law saved-at-most."""
     pytest.importorskip(NEEDED.get(name, "jax"))
     function, imported = FUNCTIONS.get(name, "jax.checkpoint"), IMPORTED.get(name, "")
@@ -169,7 +163,7 @@ serve(subject([]))
 
 
 @pytest.mark.parametrize("leaks", (True, False))
-def test_what_stays_after_a_backward_is_told(start: Callable[..., Harness], leaks: bool) -> None:
+def test_what_stays_after_a_backward_is_told(start, leaks):
     subject = start(sys.executable, "-c", LEAKS if leaks else LEAKS.replace("jax.vjp = vjp\n", ""))
     observes(subject, "saved_bytes", "released_bytes")
     plain, checkpointed = both(subject, case(WIDE, (1, 4)))
@@ -191,12 +185,9 @@ serve(Forgets())
 """
 
 
-def test_a_step_that_is_traced_again_trains_though_the_run_that_made_it_was_evaluated(
-    start: Callable[..., Harness],
-) -> None:
+def test_a_step_that_is_traced_again_trains_though_the_run_that_made_it_was_evaluated(start):
     pytest.importorskip("equinox")
     subject = start(sys.executable, "-c", FORGETS)
-    subject.hello()
     given = run_of(case(LAYERS[:4], (0, 3), steps=1, reevaluate=True))
     subject.record(**given, checkpointed=False)
     assert not differing(subject.record(checkpointed=False))

@@ -2,9 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from cases import SEGMENT, chain, run_of
@@ -14,25 +12,23 @@ BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras"
 if not BACKENDS:
     pytest.skip("no Keras, or no backend of it", allow_module_level=True)
 CASE = {"format": 1, "seed": 7, "input": [2, 4], "plan": {"segments": [{"begin": 0, "end": 2}]}}
-CASE["plan"]["segments"][0].update(SEGMENT)  # type: ignore[index]
+CASE["plan"]["segments"][0].update(SEGMENT)
 
 
 @pytest.fixture(scope="module", params=[(b, m) for b in BACKENDS for m in (None, "full")])
-def keras(request: pytest.FixtureRequest) -> Iterator[Harness]:
+def keras(request):
     backend, scope = request.param
     options = ["--scope", scope] if scope else []
     with Harness(sys.executable, "-m", "rematch", "keras", "--backend", backend, *options) as harness:
-        harness.hello()
-        harness.backend = backend  # type: ignore[attr-defined]
+        harness.backend = backend
         yield harness
 
 
-def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path: Path) -> None:
+def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path):
     if "jax" not in BACKENDS:
         pytest.skip("needs Keras on JAX")
     given = {**CASE, "layers": [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]}
     with Harness(sys.executable, "-m", "rematch", "keras", "--backend", "jax") as harness:
-        harness.hello()
         assert "error" not in harness.record(**run_of(given), checkpointed=False)
         assert "Tracer" in harness.record(checkpointed=True)["error"]["kind"]
         got = "TracerArrayConversionError: The numpy.ndarray conversion"
@@ -43,8 +39,8 @@ def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path:
     assert "Tracer" in done.stdout
 
 
-def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras: Harness) -> None:
-    if keras.backend != "tensorflow":  # type: ignore[attr-defined]
+def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras):
+    if keras.backend != "tensorflow":
         pytest.skip("needs Keras on TensorFlow")
     layers = [{"kind": "tanh"}] * 4
     plan = {"segments": [{"begin": 1, "end": 4, **SEGMENT}]}
@@ -56,14 +52,14 @@ def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras: Harness) -
     assert {entry.get("layer", 0) for entry in records[0]["values"]} == {0, 1, 2}
 
 
-def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras: Harness) -> None:
+def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras):
     given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
     script = keras.export(run_of(given), "")["script"]
     (backend,) = re.findall(r"# keras \S+ on (\w+);", script)
     assert f'os.environ["KERAS_BACKEND"] = "{backend}"\n' in script
 
 
-def test_what_a_plain_step_assigns_stays(keras: Harness) -> None:
+def test_what_a_plain_step_assigns_stays(keras):
     norm = {"kind": "custom", "layer": "keras.layers.BatchNormalization.0: N ... -> N ...; parameters, state"}
     layers = [{"kind": "dropout", "p": 0.5}, norm]
     given = {**CASE, "layers": layers, "plan": {"segments": []}, "protocol": {"steps": 2}}
@@ -84,7 +80,7 @@ serve(made)
 """
 
 
-def kept(backend: str, checkpoint: str) -> tuple[list[list[int]], list[list[int]]]:
+def kept(backend, checkpoint):
     """Bytes saved and bytes held in the plain run and in one where segments are that expression."""
     protocol = {"input_requires_grad": True, "microbatches": 2}
     given = chain(
@@ -92,16 +88,13 @@ def kept(backend: str, checkpoint: str) -> tuple[list[list[int]], list[list[int]
     )
     program = UNCHECKPOINTED.replace("{backend}", backend).replace("{checkpoint}", checkpoint)
     with Harness(sys.executable, "-c", program) as harness:
-        harness.hello()
         records = harness.both(run_of(given), layer_values=True)
     saved = [[reading.get("saved", 0) for reading in record["bytes"]] for record in records]
     return saved, [[reading.get("live", 0) for reading in record["held"]] for record in records]
 
 
 @pytest.mark.parametrize("backend", sorted({"torch"} & set(BACKENDS)))
-def test_a_segment_saves_its_input_alone_and_one_that_is_not_checkpointed_as_much_as_the_plain_run(
-    backend: str,
-) -> None:
+def test_a_segment_saves_its_input_alone_and_one_that_is_not_checkpointed_as_much_as_the_plain_run(backend):
     saved, held = kept(backend, "keras.remat({function})({arguments})")
     size = 4 * 4 * 5
     assert saved[0][0] - saved[1][0] == 2 * size

@@ -1,9 +1,6 @@
 """Scripts of adapters that are tables of expressions, tried with MLX."""
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from cases import SEGMENT, run_of
@@ -16,25 +13,24 @@ _TRAINED = {"protocol": {"input_requires_grad": True}}
 
 
 @pytest.fixture(scope="module")
-def mlx() -> Iterator[Harness]:
+def mlx():
     with Harness(sys.executable, "-m", "rematch", "mlx") as harness:
-        harness.hello()
         yield harness
 
 
-def case(layers: list[dict[str, Any]], *segments: tuple[int, int], **rest: Any) -> dict[str, Any]:
+def case(layers, *segments, **rest):
     plan = {"segments": [{"begin": b, "end": e, **SEGMENT} for b, e in segments]}
     return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
 
 
-def test_a_script_has_the_tokens_of_the_case(mlx: Harness) -> None:
+def test_a_script_has_the_tokens_of_the_case(mlx):
     sent = run_of(case([{"kind": "embedding", "vocabulary": 5, "features": 2}], (0, 1)))
     script = mlx.export(sent, "errors: an error")["script"]
     tokens = decode(sent["arrays"]["inputs"][0])
     assert f"x = mx.array(np.array({tokens.tolist()}, np.int32))" in script
 
 
-def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness, tmp_path: Path) -> None:
+def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx, tmp_path):
     layers = [{"kind": "duplicate"}, {"kind": "add", "from": [0, 1]}]
     script = mlx.export(run_of(case(layers, (0, 1), **_TRAINED)), "input-gradients: differ")["script"]
     ended = run_alone(script, tmp_path)
@@ -50,12 +46,12 @@ def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx: Harness,
         ({"kind": "tanh"}, "outputs: x"),
     ],
 )
-def test_no_script_is_written_that_does_not_show_the_finding(mlx: Harness, layer: Any, finding: str) -> None:
+def test_no_script_is_written_that_does_not_show_the_finding(mlx, layer, finding):
     answer = mlx.export(run_of(case([layer], (0, 1), **_TRAINED)), finding)
     assert "no script was found" in answer["unsupported"]
 
 
-def test_each_class_of_its_library_is_tried_or_says_why_not() -> None:
+def test_each_class_of_its_library_is_tried_or_says_why_not():
     from rematch.frameworks.mlx.adapter import LIBRARY, Mlx
 
     subject = Mlx()
@@ -66,14 +62,14 @@ def test_each_class_of_its_library_is_tried_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("kind", ["nn.MultiHeadAttention", "nn.Transformer"])
-def test_attention_is_tried_with_masks(kind: str) -> None:
+def test_attention_is_tried_with_masks(kind):
     from rematch.frameworks.mlx.adapter import Mlx
 
     calls = [module.call for module in Mlx().modules if module.name.startswith(f"{kind}.")]
     assert any("np.tril(" in call for call in calls) and any("np.tril(" not in call for call in calls)
 
 
-def test_a_found_layer_that_draws_in_a_segment_is_shown_by_a_script(mlx: Harness, tmp_path: Path) -> None:
+def test_a_found_layer_that_draws_in_a_segment_is_shown_by_a_script(mlx, tmp_path):
     from rematch.frameworks.mlx.adapter import Mlx
 
     drawing = next(m for m in Mlx().modules if m.name.startswith("nn.TransformerEncoderLayer") and "draws" in m.traits)

@@ -8,14 +8,12 @@ import pytest
 from cases import assert_same_arrays, chain, differing, observed, run_of, segment
 from harness import Harness, planted
 
-from rematch.frameworks.pytorch.data_parallel import LAYERS
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS
+from rematch.frameworks.pytorch.test_data_parallel import FOUR, OWN, TIED
 from rematch.subjects.records import encode
 
-FOUR = {"kind": "linear", "features": 4}
 FIVE = {"kind": "linear", "features": 5}
 SIX = {"kind": "linear", "features": 6}
-TIED = {**FOUR, "tied_to": 0}
 WORDS = {"kind": "embedding", "features": 4, "vocabulary": 6}
 UNITS = [FOUR, "tanh", FOUR], [segment(0, 2), segment(2, 3)]
 REENTRANT = [segment(0, 2, "reentrant"), segment(2, 3, "reentrant")]
@@ -112,8 +110,7 @@ def test_a_recomputation_that_prefetches_forward_gathers_a_unit_whose_backward_i
 
 @pytest.mark.parametrize(("hook", "item"), [("none", 4), ("allreduce", 4), ("bf16_compress", 2)])
 def test_a_hook_of_ddp_sends_each_gradient_once_in_the_width_that_it_has(ddp, hook, item):
-    own = next(layer.declaration for layer in LAYERS if layer.name == "multihead_attention")
-    layers = [{"kind": "custom", "layer": own}, "tanh", FOUR], [segment(0, 2), segment(2, 3)]
+    layers = [OWN["multihead_attention"], "tanh", FOUR], [segment(0, 2), segment(2, 3)]
     _, record = ddp.agreed(sharded(*layers, "default", {"hook": hook}))
     assert set(in_turn(record).split()) == {"rb0.0"}
     assert sum(s["bytes"] for s in record["shards"]) == sum(c["bytes"] for c in record["collectives"]) == 100 * item
@@ -323,7 +320,6 @@ serve(parallel.DataParallelSubject("fsdp2", limit=12))
 
 def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_segment():
     with Harness(sys.executable, "-c", SKIPS) as subject:
-        subject.hello()
         subject.record(**run_of(sharded(*UNITS, "checkpoint around")))
         error = subject.record(checkpointed=True)["error"]
     assert error["kind"] == "Hang"
@@ -335,6 +331,9 @@ def test_a_hang_names_the_first_collective_that_ranks_do_not_share_its_unit_and_
 
 
 ALONE = "rank 0 calls all_reduce of unit 1 (layers 0 to 0) in the recomputation of step 0, microbatch 0, in or after "
+WHOLE = segment(0, 1, early_stop=False)
+COLUMNS = of([FOUR, "tanh"], "columns", segment(0, 2))
+UNITS_OF_COLUMNS = both([FOUR, "tanh"], segment(0, 2), split="columns", mode="checkpoint around")
 PLANTED = [
     # The recomputation gathers again, and the backward does.
     ("fsdp2", "double", sharded(*UNITS, "checkpoint around"), lambda t: t.count("gar1.") == t.count("gab1.") == 1),
@@ -351,42 +350,22 @@ PLANTED = [
         lambda t: "gaf0." in t and "reb0." not in t,
     ),
     # No gradient depends on what the recomputation makes last.
-    (
-        *("tp", "unsummed"),
-        of([FOUR], "rows", segment(0, 1, early_stop=False)),
-        lambda t: t == "ref1.32 raf1 rar1 gab1.32",
-    ),
-    (
-        *("tp", "twice"),
-        of([FOUR, "tanh"], "columns", segment(0, 2)),
-        lambda t: t == "gaf1.32 raf1 gar1.32 gar1.32 rar1 reb1.32",
-    ),
+    ("tp", "unsummed", of([FOUR], "rows", WHOLE), lambda t: t == "ref1.32 raf1 rar1 gab1.32"),
+    ("tp", "twice", COLUMNS, lambda t: t == "gaf1.32 raf1 gar1.32 gar1.32 rar1 reb1.32"),
     (
         *("tp", "regathered"),
         of([FOUR, "layer_norm", FOUR, "tanh"], "sequence", segment(0, 4)),
         lambda t: "raf1 raf2 gaf3" in t and "rar1 gar2.32 rar2 gar3.32" in t,
     ),
-    (
-        *("tp", "one_sided"),
-        of([FOUR, "tanh"], "columns", segment(0, 2)),
-        lambda t: "input_gradient 0, step 0" in t or t == "gaf1.32 raf1 gar1.32 rar1",
-    ),
+    ("tp", "one_sided", COLUMNS, lambda t: "input_gradient 0, step 0" in t or t == "gaf1.32 raf1 gar1.32 rar1"),
     # A hang names the collective, the unit and the segment.
     (
         *("tp --rank-limit 6", "alone"),
         of([FOUR, "tanh"], "rows", segment(0, 2)),
         lambda t: f"{ALONE}layers 0 to 1; rank 1 calls all_gather" in t,
     ),
-    (
-        *("fsdp2_tp", "double"),
-        both([FOUR, "tanh"], segment(0, 2), split="columns", mode="checkpoint around"),
-        lambda t: t.count("gar1.40") == 1 and "gab1.40" in t,
-    ),
-    (
-        *("fsdp2_tp", "twice"),
-        both([FOUR, "tanh"], segment(0, 2), split="columns", mode="checkpoint around"),
-        lambda t: t.count("gar2.32") == 2,
-    ),
+    ("fsdp2_tp", "double", UNITS_OF_COLUMNS, lambda t: t.count("gar1.40") == 1 and "gab1.40" in t),
+    ("fsdp2_tp", "twice", UNITS_OF_COLUMNS, lambda t: t.count("gar2.32") == 2),
     # Half of the weight, and of its bias.
     (
         *("fsdp2_tp", "kept"),

@@ -1,6 +1,8 @@
 """Compiled PyTorch as subjects: what is judged is compiled, and is recomputed."""
 
 import sys
+from contextlib import ExitStack
+from functools import cache
 
 import cases
 import pytest
@@ -19,18 +21,12 @@ RAGGED = chain("linear", NARROW, "stochastic_depth", "linear", plan=plan(segment
 @pytest.fixture(scope="module")
 def compiled():
     """Starts a subject by the words after `pytorch`, once for all tests."""
-    running = {}
 
     def begin(words="--compile aot_eager"):
-        if words not in running:
-            command = (sys.executable, "-m", "rematch", "pytorch", *words.split())
-            running[words] = Harness(*command)
-            running[words].hello()
-        return running[words]
+        return running.enter_context(Harness(sys.executable, "-m", "rematch", "pytorch", *words.split()))
 
-    yield begin
-    for harness in running.values():
-        harness.close()
+    with ExitStack() as running:
+        yield cache(begin)
 
 
 def differing(subject, case):
@@ -107,7 +103,6 @@ def test_a_lower_budget_saves_fewer_bytes(compiled):
 def test_a_case_of_a_known_structure_has_its_own_numbers(compiled):
     records = [compiled().record(**run_of({**MODEL, "seed": seed})) for seed in (1, 2)]
     with Harness(sys.executable, "-m", "rematch", "pytorch", "--compile", "aot_eager") as fresh:
-        fresh.hello()
         assert fresh.record(**run_of({**MODEL, "seed": 2})) == records[1] != records[0]
 
 
@@ -135,7 +130,6 @@ serve(CompiledSubject(Compilation(backend)))
 
 def test_a_model_is_compiled_once_and_its_backward_recomputes_what_the_segment_drops(start_python):
     subject = start_python(PROGRAM)
-    subject.hello()
     for seed in (1, 2):
         more = {"steps": seed, "microbatches": seed, "optimizer": ("sgd", "adam")[seed - 1]}
         given = {**MODEL, "seed": seed, "protocol": {**MODEL.get("protocol", {}), **more}}
@@ -159,7 +153,6 @@ def test_what_is_compiled_under_autocast_does_not_run_without_it(compiled):
 @pytest.mark.parametrize("options", [{}, {"shapes": "symbols"}])
 def test_sizes_are_symbols_where_a_case_says_so_whatever_was_compiled_before(start_python, options):
     subject = start_python(PROGRAM)
-    subject.hello()
     for rows in (3, 5, 7):
         subject.record(**run_of({**MODEL, "input": [rows, 4], "options": options}))
     _, _, printed = subject.close()
@@ -176,7 +169,6 @@ def test_graph_breaks_are_the_same_in_both_runs_and_a_checkpoint_around_one_runs
     options = {} if graphs == "one" else {"graphs": graphs}
     for whether, expected in ((False, plain), (True, checkpointed)):
         subject = start_python(PROGRAM)
-        subject.hello()
         assert "error" not in subject.record(**run_of({**MODEL, "options": options}), checkpointed=whether)
         _, _, printed = subject.close()
         assert sum(line.startswith("forward") for line in printed.splitlines()) == expected

@@ -6,16 +6,15 @@ import pytest
 import torch
 from cases import chain, run_of, segment
 
-from rematch.frameworks.pytorch.custom import CustomLayer
 from rematch.frameworks.pytorch.modules import MODULES
 
 ALL = {layer.name: layer for layer in MODULES}
 
 
-def shapes_of(layer: CustomLayer, **extents: int) -> tuple[list[int], list[int]]:
+def shapes_of(layer, **extents):
     """The operand's and the result's shape where the letters mean `extents`."""
 
-    def side(text: str) -> list[int]:
+    def side(text):
         shape = []
         for word in text.split():
             factor, letter = re.match(r"(\d*)([A-Z]?)$", word).groups()

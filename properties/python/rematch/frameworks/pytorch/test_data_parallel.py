@@ -25,6 +25,7 @@ KINDS = tuple(MODES)
 VARIANTS = ("non_reentrant", "reentrant")
 FOUR = {"kind": "linear", "features": 4}
 TIED = {**FOUR, "tied_to": 0}
+OWN = {layer.name: {"kind": "custom", "layer": layer.declaration} for layer in LAYERS}
 
 
 def of(kind, case, mode, ranks=2, buckets="single"):
@@ -106,14 +107,8 @@ def test_weights_that_are_gathered_are_not_counted_as_saved(fsdp2, torch_subject
     for options in ({}, {"units": "layers", "reshard": "never"}):
         run = run_of({**case, "options": options})
         for checkpointed in (False, True):
-            shown = [
-                [
-                    b["saved"]
-                    for b in s.record(**run, checkpointed=checkpointed)["bytes"]
-                    if b["moment"] == "after_forward"
-                ]
-                for s in (fsdp2, torch_subject)
-            ]
+            readings = [s.record(**run, checkpointed=checkpointed)["bytes"] for s in (fsdp2, torch_subject)]
+            shown = [[b["saved"] for b in reading if b["moment"] == "after_forward"] for reading in readings]
             assert shown[0] == shown[1] and shown[0][0] > 0
 
 
@@ -193,8 +188,7 @@ def test_where_a_parameter_has_no_gradient_ddp_is_told_to_look_for_it(ddp):
 
 def test_a_module_that_a_reentrant_segment_freezes_takes_part_as_a_constant(parallel):
     kind, subject = parallel
-    cell = next(layer.declaration for layer in LAYERS if layer.name == "gru_cell")
-    layers = [{"kind": "custom", "layer": cell}, "tanh", {**FOUR, "features": 3}]
+    layers = [OWN["gru_cell"], "tanh", {**FOUR, "features": 3}]
     case = chain(*layers, input=(4, 4), plan=plan(segment(0, 1, "reentrant")))
     case["protocol"] = {"steps": 2, "microbatches": 2, "reevaluate": True}
     for mode in MODES[kind]:
@@ -275,7 +269,6 @@ def faulty():
     """Ranks that go wrong in checkpointed runs, by the number of layers in which way; with seven
     layers, nine or ten in plain runs, too."""
     with Harness(sys.executable, "-c", PROGRAM) as harness:
-        harness.hello()
         yield harness
 
 
@@ -330,7 +323,6 @@ serve(DataParallelSubject("KIND", checkpoint=halves))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_checkpoint_that_breaks_a_gradient_on_every_rank_is_seen(start_python, kind):
     subject = start_python(HALVES.replace("KIND", kind))
-    subject.hello()
     case = chain(FOUR, "tanh", FOUR, input=(4, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
     found = differing(subject.agreed(of(kind, case, MODES[kind][0]))[1])
     assert found == {"input_gradient", "parameter_gradient", "parameter"}
@@ -402,7 +394,6 @@ DRAWS_ON_RANK_1 = HALVES.replace(
 
 def test_a_checkpoint_that_draws_on_one_rank_only_is_seen(start_python):
     subject = start_python(DRAWS_ON_RANK_1.replace("KIND", "ddp"))
-    subject.hello()
     case = chain(FOUR, "tanh", FOUR, input=(3, 4), plan=plan(segment(2, 3)), protocol=TRAINABLE)
     text = error_of(subject, of("ddp", case, MODES["ddp"][0]))
     assert text.startswith("RanksDiffer: random state of rank 1")

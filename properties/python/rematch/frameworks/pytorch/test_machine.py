@@ -39,7 +39,6 @@ def test_memory_is_filled_in_runs_alone():
 def test_a_layer_that_reads_unwritten_memory_gives_other_outputs_in_the_next_run(start_python):
     case = chain("linear", {"kind": "custom", "layer": "unwritten: N C -> N C"}, plan={"segments": [segment(0, 1)]})
     subject = start_python(SERVED)
-    subject.hello()
     outputs = [observed(record)["output", 0, 0, 0] for record in subject.both(run_of(case))]
     assert "as" not in outputs[1]
 

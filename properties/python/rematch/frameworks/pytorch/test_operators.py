@@ -74,7 +74,6 @@ def test_policies_are_told_apart_by_what_runs_again(torch_subject):
 @pytest.mark.parametrize(("function", "told"), [("drops", "asked of"), ("keeps_all", "to run again")])
 def test_a_checkpoint_that_does_not_go_by_the_policy_breaks_its_promise(start_python, function, told):
     harness = start_python(SUBJECT.replace("{function}", function))
-    harness.hello()
     case = case_of("products")
     harness.record(**run_of(case))
     assert told in harness.record(checkpointed=True)["promises"][0]["broken"]
@@ -104,7 +103,6 @@ def test_an_evaluation_leaves_modules_that_checkpoint_their_own_parts_in_trainin
 
 def test_a_checkpoint_that_is_wrong_without_gradients_breaks_its_promise(start_python):
     harness = start_python(SUBJECT.replace("{function}", "doubles_without_gradients"))
-    harness.hello()
     harness.record(**run_of({**case_of("nothing"), "options": {"inference": "no_grad"}}))
     assert "with it" in harness.record(checkpointed=True)["promises"][0]["broken"]
 

@@ -136,7 +136,6 @@ def own(start_python, function, case):
     """The record of a checkpointed run in which that function stands for PyTorch's checkpoint()."""
     start = OWN + AS_OWN.format(function=function) + THREE_LINES.format(function=function)
     harness = start_python(PREAMBLE + start)
-    harness.hello()
     return harness.record(**run_of(case), checkpointed=True)
 
 
@@ -250,7 +249,6 @@ def test_a_scope_that_outlives_the_handling_of_an_error_is_left_behind(records):
 
 def test_settings_that_a_run_leaves_changed_are_an_error_and_none_of_the_next(start_python):
     harness = start_python(PREAMBLE + THREE_LINES.format(function="leaves_scopes_open"))
-    harness.hello()
     plain = harness.record(**run_of(MASKED))
     error = harness.record(checkpointed=True)["error"]
     assert error["kind"] == "LeftBehind"

@@ -1,8 +1,6 @@
 """Laws of the adapter of TensorFlow, eager and in tf.function."""
 
 import sys
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from cases import SEGMENT, observed, run_of
@@ -12,33 +10,32 @@ LINEAR = {"kind": "linear", "features": 4}
 TRAINED = {"protocol": {"input_requires_grad": True}}
 
 
-def case(layers: list[dict[str, Any]], begin: int, end: int, **rest: Any) -> dict[str, Any]:
+def case(layers, begin, end, **rest):
     plan = {"segments": [{"begin": begin, "end": end, **SEGMENT}]}
     return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
 
 
-def start(*options: str) -> Iterator[Harness]:
+def start(*options):
     with Harness(sys.executable, "-m", "rematch", "tensorflow", *options) as harness:
-        harness.hello()
         yield harness
 
 
 @pytest.fixture(scope="module")
-def eager() -> Iterator[Harness]:
+def eager():
     yield from start()
 
 
 @pytest.fixture(scope="module")
-def closure() -> Iterator[Harness]:
+def closure():
     yield from start("--parameters", "closure")
 
 
 @pytest.fixture(scope="module", params=["step", "forward"])
-def in_function(request: pytest.FixtureRequest) -> Iterator[Harness]:
+def in_function(request):
     yield from start("--function", request.param)
 
 
-def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:
+def test_gradients_of_two_backwards_are_added(eager):
     once, _ = eager.both(run_of(case([LINEAR], 0, 1)))
     twice, checkpointed = eager.both(run_of(case([LINEAR], 0, 1, protocol={"backwards": 2})))
     assert [e["count"] for e in checkpointed["executions"]] == [3]
@@ -47,14 +44,14 @@ def test_gradients_of_two_backwards_are_added(eager: Harness) -> None:
     assert observed(checkpointed)[key].get("as")
 
 
-def test_the_gradient_of_a_tensor_closed_over_is_absent_not_zero(closure: Harness) -> None:
+def test_the_gradient_of_a_tensor_closed_over_is_absent_not_zero(closure):
     plain, checkpointed = closure.both(run_of(case([LINEAR], 0, 1)))
     key = next(k for k in observed(plain) if k[0] == "parameter_gradient")
     assert observed(plain)[key].get("present", True)
     assert observed(checkpointed)[key]["present"] is False
 
 
-def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_function: Harness) -> None:
+def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_function):
     layers = [LINEAR, {"kind": "tanh"}]
     found = []
     for seed in (7, 8):
@@ -69,7 +66,7 @@ def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_functio
     assert found[0][output] != found[1][output]
 
 
-def test_a_step_is_compiled_once_for_all_cases_of_one_shape() -> None:
+def test_a_step_is_compiled_once_for_all_cases_of_one_shape():
     from rematch.frameworks.tensorflow.adapter import subject
     from rematch.subjects.protocol import _Session
 
@@ -102,7 +99,7 @@ serve(made)
 """
 
 
-def kept(harness: Harness) -> tuple[list[list[int]], list[int], set[int]]:
+def kept(harness):
     """Bytes kept in the plain and in the checkpointed run, those when segments begin, and the layers that save some."""
     linear, tanh = LINEAR, {"kind": "tanh"}
     protocol = {"input_requires_grad": True, "microbatches": 2, "forwards_first": True}
@@ -115,14 +112,13 @@ def kept(harness: Harness) -> tuple[list[list[int]], list[int], set[int]]:
     return held, begun, {entry.get("layer", 0) for entry in records[0]["values"]}
 
 
-def kept_with(old: str, new: str) -> list[list[int]]:
+def kept_with(old, new):
     """The same with another tf.recompute_grad()."""
     with Harness(sys.executable, "-c", FAULTY.format(old=old, new=new)) as harness:
-        harness.hello()
         return kept(harness)[0]
 
 
-def test_a_tape_keeps_of_a_segment_what_it_is_given_and_after_the_backward_nothing(eager: Harness) -> None:
+def test_a_tape_keeps_of_a_segment_what_it_is_given_and_after_the_backward_nothing(eager):
     (plain, fewer), begun, layers = kept(eager)
     size = 4 * 2 * 4
     # Gone are what the first two of three layers save; the loss has the output of the last one, too.
@@ -133,13 +129,13 @@ def test_a_tape_keeps_of_a_segment_what_it_is_given_and_after_the_backward_nothi
     assert len(begun) == 4 and begun[2] < fewer[1] and begun[3] < fewer[2]
 
 
-def test_a_segment_that_keeps_what_it_computes_is_seen() -> None:
+def test_a_segment_that_keeps_what_it_computes_is_seen():
     new = "with backprop.GradientTape(persistent=True) as tape:\n      kept.append(tape)\n      tape.watch(args)\n"
     plain, more = kept_with("with record.stop_recording():\n", new)
     assert more[0] > plain[0]
 
 
-def test_a_recomputation_that_outlives_the_backward_is_seen() -> None:
+def test_a_recomputation_that_outlives_the_backward_is_seen():
     old = "with backprop.GradientTape() as t:\n"
     plain, more = kept_with(old, "with backprop.GradientTape(persistent=True) as t:\n          kept.append(t)\n")
     assert more[0] < plain[0] and more[2] > plain[2] and more[3] > plain[3] == 0 and more[-1] > 0
