@@ -3,11 +3,11 @@
 import pytest
 from cases import chain, segment
 
-from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import OPTIONS
-from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, TIED, TRAINABLE, TWICE, of, plan
+from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, OWN, TIED, TRAINABLE, TWICE, of, plan
 from rematch.frameworks.pytorch.test_export import agrees, ask, finding, run
 
+ATTENTION = OWN["multihead_attention"]
 MARKED = "RuntimeError: Expected to mark a variable ready only once. This error is caused by"
 DIFFER = "RanksDiffer: parameter_gradient 0, step 0, microbatch 0: rank 0 has [0.], rank 1 has [1.]"
 
@@ -59,8 +59,7 @@ def test_what_agrees_on_all_ranks_is_said_to_be_the_same(parallel, variant, rank
 @pytest.mark.parametrize("reshard", OPTIONS["fsdp2"]["reshard"])
 def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshard):
     protocol = {**TRAINABLE, "steps": 2, "microbatches": 2, "forwards_first": True, "backwards": 2}
-    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
-    layers = [{"kind": "custom", "layer": own}, "tanh", FOUR]
+    layers = [ATTENTION, "tanh", FOUR]
     case = chain(*layers, input=(4, 4), plan=plan(segment(0, 2), segment(2, 3)), protocol=protocol)
     case = of("fsdp2", case, "checkpoint within")
     case["options"] |= {"reshard": reshard, "precision": "bfloat16" if reshard == "in turns" else "float32"}
@@ -74,8 +73,7 @@ def test_a_script_shards_as_the_case_does_and_waits_with_backwards(fsdp2, reshar
 @pytest.mark.parametrize("mode", MODES["fsdp2"])
 @pytest.mark.parametrize("units", ["layers", "both"])
 def test_layers_with_parameters_of_their_own_are_units_of_a_script_too(fsdp2, units, mode):
-    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
-    layers = [{"kind": "custom", "layer": own}, "duplicate", FOUR, {**FOUR, "tied_to": 2}, FOUR]
+    layers = [ATTENTION, "duplicate", FOUR, {**FOUR, "tied_to": 2}, FOUR]
     nested = plan(segment(0, 3, nested=[segment(1, 3)]), segment(4, 5))
     case = of("fsdp2", chain(*layers, input=(4, 4), plan=nested, protocol=TRAINABLE), mode)
     case["options"] |= {"reshard": "in turns", "units": units}
@@ -89,17 +87,14 @@ def test_layers_with_parameters_of_their_own_are_units_of_a_script_too(fsdp2, un
 
 def test_a_module_of_the_subject_s_own_and_a_tied_layer_belong_to_what_is_parallel(parallel):
     kind, subject = parallel
-    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
     tied = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE, plan=plan(segment(0, 1), segment(2, 3)))
-    layers = [{"kind": "custom", "layer": own}, "tanh"]
-    module = chain(*layers, input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    module = chain(ATTENTION, "tanh", input=(4, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
     for case in (module, tied):
         agrees(subject, of(kind, case, MODES[kind][-1]))
 
 
 def test_the_hook_of_a_script_and_its_batch_are_those_of_the_case(ddp):
-    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
-    case = chain({"kind": "custom", "layer": own}, "tanh", input=(3, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
+    case = chain(ATTENTION, "tanh", input=(3, 4), plan=plan(segment(0, 1)), protocol=TRAINABLE)
     for hook, rows in (("allreduce", "shared"), ("bf16_compress", "whole")):
         given = of("ddp", case, "default")
         given["options"] |= {"hook": hook, "rows": rows}

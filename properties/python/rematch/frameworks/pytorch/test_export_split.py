@@ -6,11 +6,10 @@ from itertools import product
 import pytest
 from cases import segment
 
-from rematch.frameworks.pytorch.modules import MODULES
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS
 from rematch.frameworks.pytorch.test_collectives import FIVE, FOUR, TIED, WORDS, both, of
 from rematch.frameworks.pytorch.test_export import agrees, finding
-from rematch.frameworks.pytorch.test_export_parallel import shown, why
+from rematch.frameworks.pytorch.test_export_parallel import ATTENTION, shown, why
 
 MANY = {"steps": 2, "microbatches": 2, "optimizer": "adam", "prior_gradients": True}
 
@@ -53,8 +52,7 @@ def test_what_a_reentrant_segment_freezes_is_a_constant_of_the_plain_run(tp):
 
 
 def test_modules_of_the_subject_s_own_stay_whole(tp):
-    own = next(layer.declaration for layer in MODULES if layer.name == "multihead_attention")
-    case = of([FOUR, {"kind": "custom", "layer": own}], "rows", segment(0, 2), **MANY)
+    case = of([FOUR, ATTENTION], "rows", segment(0, 2), **MANY)
     assert "parallelize_module(m1" not in agrees(tp, case)
 
 
