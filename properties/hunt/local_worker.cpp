@@ -1,5 +1,3 @@
-#include "properties/hunt/local_worker.h"
-
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -9,6 +7,8 @@
 #include "properties/case/features.h"
 #include "properties/generate/shrink.h"
 #include "properties/hunt/gather.h"
+#include "properties/hunt/hunt_options.h"
+#include "properties/hunt/worker.h"
 #include "properties/record/mixed.h"
 
 namespace rematch {

@@ -6,8 +6,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "properties/hunt/local_worker.h"
+#include "properties/hunt/hunt_options.h"
 #include "properties/hunt/registry.h"
+#include "properties/hunt/worker.h"
 #include "properties/testing/outcome.h"
 
 namespace rematch {

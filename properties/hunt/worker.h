@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +12,8 @@
 #include "properties/record/subject.h"
 
 namespace rematch {
+
+struct HuntOptions;
 
 /// Cases begin .. end - 1 of a hunt.
 struct CaseRange {
@@ -47,5 +50,8 @@ class Worker {
   virtual Tally judge(std::uint64_t index, const Case& c) = 0;
   virtual Finding shrink(const ViolatingCase& violating) = 0;
 };
+
+/// A worker in the calling thread.
+std::unique_ptr<Worker> local_worker(const HuntOptions& options);
 
 }  // namespace rematch

@@ -12,7 +12,6 @@
 #include "properties/case/json.h"
 #include "properties/case/json_fields.h"
 #include "properties/case/options_json.h"
-#include "properties/hunt/local_worker.h"
 #include "properties/hunt/tally_json.h"
 #include "properties/layers/feature.h"
 #include "properties/record/machine.h"

@@ -15,7 +15,6 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 from rematch.frameworks.pytorch.adapter import options_of, parser_of
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.frameworks.pytorch.held import held_by
 from rematch.frameworks.pytorch.model import Block
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.subjects.protocol import Request
@@ -142,6 +141,15 @@ def _layer(name: str, read: str, config: str) -> CustomLayer:
 
 
 LAYERS = [_layer(name, *family) for name, family in FAMILIES.items()]
+
+
+
+def held_by(function):
+    """What the function of a script closes over, and those that it closes over."""
+    parts = [cell.cell_contents for cell in function.__closure__ or ()]
+    within = [held_by(part) for part in parts if hasattr(part, "__closure__")]
+    return sum(within, [part for part in parts if isinstance(part, (Tensor, nn.Module))])
+
 
 SCRIPT = f"""
 from torch import Tensor, nn
