@@ -31,6 +31,8 @@ COLUMNS = "# outputs is a shard on last dimension DTensor, i.e. Shard(-1)\n"
 ROWS = "# 2. to shard -> reduce_scatter\n"
 IF = "        if outputs.placements != output_layouts:\n            "
 AGAIN = "torch._C._current_graph_task_id() >= 0"
+SPEC = "target_spec = DTensorSpec(\n                forward_input_device_mesh,\n                "
+GATHERS = f"        if {AGAIN}:\n            outputs.full_tensor()\n"
 
 
 def unsummed(when):
@@ -39,31 +41,23 @@ def unsummed(when):
     return ROWS + IF + SENDS, f"{ROWS}        if {when}:\n            outputs = {taken}\n{IF}{SENDS}"
 
 
-# The module, and texts of it with what takes their place.
+# The module, and texts of it, each before what takes its place.
 TROUBLES = {
-    "double": (
-        STATE,
-        ("if not fsdp_param_group.is_unsharded:", "if fsdp_param_group._to_sharded() is None:"),
-    ),
+    "double": (STATE, "if not fsdp_param_group.is_unsharded:", "if fsdp_param_group._to_sharded() is None:"),
     "stray": (
         GROUP,
-        (
-            "self.reshard()\n                self._record_post_forward()",
-            "self.reshard()\n            self._record_post_forward()",
-        ),
+        "self.reshard()\n                self._record_post_forward()",
+        "self.reshard()\n            self._record_post_forward()",
     ),
     "kept": (
         GROUP,
-        (
-            "self._set_unsharded_grad_dtypes(defer_upcast=False)\n                    if self.reshard_after_backward:",
-            "self._set_unsharded_grad_dtypes(defer_upcast=False)\n                    if False:",
-        ),
+        "self._set_unsharded_grad_dtypes(defer_upcast=False)\n                    if self.reshard_after_backward:",
+        "self._set_unsharded_grad_dtypes(defer_upcast=False)\n                    if False:",
     ),
     "skipped": (
         GROUP,
-        (
-            "            self._set_unsharded_grad_dtypes(defer_upcast=True)\n",
-            """            self._set_unsharded_grad_dtypes(defer_upcast=True)
+        "            self._set_unsharded_grad_dtypes(defer_upcast=True)\n",
+        """            self._set_unsharded_grad_dtypes(defer_upcast=True)
             for fsdp_param in self.fsdp_params:
                 param = fsdp_param._unsharded_param
                 if param.requires_grad and not hasattr(param, "_parts"):
@@ -72,28 +66,16 @@ TROUBLES = {
                     param.register_post_accumulate_grad_hook(count)
                 param._parts = 0
 """,
-        ),
-        (
-            "        if unsharded_param.grad is not None:\n",
-            "        if getattr(unsharded_param, '_parts', 0) > 1:\n            return None\n"
-            "        if unsharded_param.grad is not None:\n",
-        ),
+        "        if unsharded_param.grad is not None:\n",
+        "        if getattr(unsharded_param, '_parts', 0) > 1:\n            return None\n"
+        "        if unsharded_param.grad is not None:\n",
     ),
-    "unsummed": (STYLE, unsummed(AGAIN)),
-    "alone": (STYLE, unsummed(f"{AGAIN} and device_mesh.get_rank() == 1")),
-    "twice": (
-        STYLE,
-        (COLUMNS + IF + SENDS, f"{COLUMNS}        if {AGAIN}:\n            outputs.full_tensor()\n{IF}{SENDS}"),
-    ),
-    "regathered": (STYLE, (ROWS_MADE, f"{ROWS_MADE}        if {AGAIN}:\n            outputs.full_tensor()\n")),
-    "unadded": (PARAMETER, ("grad = grad.redistribute(placements=placements)", "pass")),
-    "one_sided": (
-        f"{TENSOR}._api",
-        (
-            "target_spec = DTensorSpec(\n                forward_input_device_mesh,\n                normalized_placements",
-            "target_spec = DTensorSpec(\n                forward_input_device_mesh,\n                current_spec.placements",
-        ),
-    ),
+    "unsummed": (STYLE, *unsummed(AGAIN)),
+    "alone": (STYLE, *unsummed(f"{AGAIN} and device_mesh.get_rank() == 1")),
+    "twice": (STYLE, COLUMNS + IF + SENDS, COLUMNS + GATHERS + IF + SENDS),
+    "regathered": (STYLE, ROWS_MADE, ROWS_MADE + GATHERS),
+    "unadded": (PARAMETER, "grad = grad.redistribute(placements=placements)", "pass"),
+    "one_sided": (f"{TENSOR}._api", SPEC + "normalized_placements", SPEC + "current_spec.placements"),
 }
 
 
@@ -112,7 +94,7 @@ class Planter(SourceFileLoader):
 
     def get_code(self, name):
         source = Path(self.path).read_text()
-        for text, other in self.texts:
+        for text, other in zip(self.texts[::2], self.texts[1::2], strict=True):
             if source.count(text) != 1:
                 raise SystemExit(f"{self.path}: this version of PyTorch has no such place:\n{text}")
             source = source.replace(text, other)
