@@ -15,6 +15,7 @@ from modules import maker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils.checkpoint import checkpoint
 
 from rematch.__main__ import main
 from rematch.plan import apply, plan_model
@@ -369,6 +370,19 @@ def test_blocks_that_run_often_among_many_are_left_as_they_are():
     assert list(plan.choices) == [f"layers.{i}" for i in range(1, 6)]
     assert "layers.0 runs 2 times a step" in plan.notes[0]
     assert plan.measured == plan.promised < plan.plain_peak
+
+
+def test_blocks_that_one_function_runs_by_their_number_are_found():
+    blocks = nn.ModuleList(gelu_blocks(3))
+
+    def forward(self, x):
+        for i in range(3):
+            x = checkpoint(lambda y, i=i: blocks[i](y), x, use_reentrant=False) if self.checkpoints else blocks[i](x)
+        return x
+
+    model = model_of(forward, *blocks)
+    plan = planned(model, switch=lambda model, on: setattr(model, "checkpoints", on))
+    assert list(plan.choices) == ["layers.0", "layers.1", "layers.2"]
 
 
 def test_a_switch_that_refuses_is_no_switch():

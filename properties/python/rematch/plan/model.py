@@ -135,7 +135,12 @@ def _find_blocks(target: Target, patterns: Sequence[str] | None, seed: int) -> l
     names = {module: name for name, module in model.named_modules()}
     wrapped = Wrapped(model)
     target.begin(seed)
-    hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, lambda m, _: ran.setdefault(names[m]))]
+
+    def enters(module: nn.Module, _: Any) -> None:
+        ran.setdefault(names[module])
+        wrapped.enters(names[module])
+
+    hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, enters)]
     try:
         if target.switch is not None:
             target.switch(model, True)

@@ -23,9 +23,19 @@ class Wrapped(Regions):
         super().__init__()
         self.names: list[str] = []
         self._of = {module: name for name, module in model.named_modules()}
+        self._first: str | None = None
+
+    def enters(self, name: str) -> None:
+        """The forward of a submodule begins."""
+        self._first = self._first or name
 
     def begin(self, region: Region, recomputes: bool) -> Any:
-        name = outermost(region, self._of)
+        self._first = None
+        return outermost(region, self._of)
+
+    def end(self, token: Any) -> None:
+        # The functions of several regions may hold all blocks, and run one each.
+        name = token if token not in self.names else self._first
         if name and name not in self.names:
             self.names.append(name)
 

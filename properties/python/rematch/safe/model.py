@@ -270,6 +270,7 @@ def _steps(
     wrapped = Wrapped(model)
 
     def note(module: nn.Module, args: Any, kwargs: Any) -> None:
+        wrapped.enters(names[module])
         # A hook within a compiled module is compiled, too.
         if not torch.compiler.is_compiling() and names[module] not in noted:
             noted.add(names[module])
