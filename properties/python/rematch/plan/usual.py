@@ -35,8 +35,8 @@ class Usual:
     slower: Interval
     """How much longer its step takes than the same without recomputation."""
     planned: Interval | None
-    """How much longer a step takes with the plan that has no higher peak, or, of a compiled step, holds no more; None if
-    there is no such plan."""
+    """How much longer a step takes with the plan that has no higher peak, or, of a compiled step, holds no more; None
+    if there is none."""
 
     @property
     def is_ahead(self) -> bool:
