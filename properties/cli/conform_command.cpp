@@ -206,7 +206,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     o.progress = [&](const HuntProgress& p) { show_progress(status, o, p, before); };
     column = conform::column_of(name, o, hunt(o));
     column.state = a.state;
-    forget_shown(o, column.unseen);
+    column.shown = take_shown(o, column.unseen);
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& error) {

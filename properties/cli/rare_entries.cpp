@@ -13,24 +13,30 @@
 
 namespace rematch::cli {
 
-void forget_shown(const HuntOptions& o, std::vector<std::string>& unseen) {
+std::vector<std::string> take_shown(const HuntOptions& o, std::vector<std::string>& unseen) {
+  std::vector<std::string> shown;
   const std::vector<KnownDivergence>& entries = o.profile.entries();
   std::unique_ptr<Worker> worker;
   for (std::size_t i = 0; i < entries.size() && !o.stopped(); ++i) {
     const auto at = std::find(unseen.begin(), unseen.end(), entries[i].id);
     if (at == unseen.end()) continue;
-    if (!entries[i].script.empty()) unseen.erase(at);
+    const auto take = [&] {
+      shown.push_back(*at);
+      unseen.erase(at);
+    };
+    if (!entries[i].script.empty()) take();
     if (!entries[i].script.empty() || entries[i].example.empty()) continue;
     try {
       const Case c = case_from_json(entries[i].example);
       if (!worker) worker = make_worker(o);
       if (!lacking(worker->scope(), c).empty()) continue;
-      if (worker->judge(0, c).known_of(i) > 0) unseen.erase(at);
+      if (worker->judge(0, c).known_of(i) > 0) take();
     } catch (const WorkerLost&) {
       // The next entry gets another worker; this one stays unseen.
       worker.reset();
     }
   }
+  return shown;
 }
 
 }  // namespace rematch::cli

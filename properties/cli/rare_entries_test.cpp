@@ -21,7 +21,8 @@ Names left(const std::string& profile, const std::string& subject) {
   a.subject.profile = profile;
   a.seed = "1";
   Names unseen = {"rare", "twice"};
-  forget_shown(hunt_options(a), unseen);
+  const Names shown = take_shown(hunt_options(a), unseen);
+  CHECK(shown.size() + unseen.size() == 2);
   return unseen;
 }
 

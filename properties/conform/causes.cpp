@@ -86,6 +86,7 @@ std::vector<Unseen> unseen_in(const Page& page, const std::vector<std::string>& 
   for (const Column& c : page.columns) {
     for (const std::string& id : c.unseen) without[{c.framework(), id}].push_back(&c);
     for (const Divergence& d : c.divergences) shown.emplace(c.framework(), d.id);
+    for (const std::string& id : c.shown) shown.emplace(c.framework(), id);
   }
   std::map<std::vector<const Column*>, Unseen> together;
   for (const auto& [entry, columns] : without) {

@@ -114,8 +114,10 @@ struct Column {
   std::vector<Cell> cells;
   /// New ones first, then those with most cases.
   std::vector<Divergence> divergences;
-  /// Entries of the profile that no case showed.
+  /// Entries of the profile that nothing showed.
   std::vector<std::string> unseen;
+  /// Entries of the profile that no case of the hunt showed, but their example or script.
+  std::vector<std::string> shown;
 
   /// The subject's name up to its first colon.
   std::string framework() const { return subject.substr(0, subject.find(':')); }

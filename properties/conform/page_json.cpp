@@ -62,6 +62,7 @@ Json json_of(const Column& c) {
     j["laws"][std::string(laws()[i].name)] = json_of(c.cells[i]);
   }
   j["known_but_not_seen"] = c.unseen;
+  if (!c.shown.empty()) j["shown_otherwise"] = c.shown;
   return j;
 }
 

@@ -140,6 +140,7 @@ Column read_column(JsonFields fields) {
     c.divergences.push_back(read_divergence(JsonFields(kPage, value, path)));
   });
   c.unseen = texts_of(fields, "known_but_not_seen");
+  if (fields.find("shown_otherwise") != nullptr) c.shown = texts_of(fields, "shown_otherwise");
   return c;
 }
 

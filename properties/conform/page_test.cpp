@@ -337,6 +337,8 @@ TEST_CASE("an entry that no implementation of a framework shows is stale once al
   CHECK(contains(page_markdown(page), "- one, in "));
   page.columns.back().structures = kStructuresToConfirm - 1;
   CHECK_FALSE(unseen_in(page, every)[0].stale);
+  page.columns.back().shown = {"never"};
+  CHECK(unseen_in(page_from_json(page_json(page)), every).empty());
 }
 
 TEST_CASE("text that is no page is refused with the place") {
