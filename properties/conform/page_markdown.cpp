@@ -258,7 +258,9 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
     unseen += fmt::format("- {}, in {}: {}\n", plain(u.framework),
                           counted(u.structures, "structure"), plain(list_text(u.ids)));
   }
-  return unseen.empty() ? out : out + "\n## On our list, but not seen\n\n" + unseen;
+  if (!unseen.empty()) out += "\n## On our list, but not seen\n\n" + unseen;
+  const std::string judges = provenance(page);
+  return judges.empty() ? out : out + "\n## What judged\n\n" + plain(judges) + "\n";
 }
 
 }  // namespace rematch::conform

@@ -34,26 +34,25 @@ std::string headline(const Page& page) {
                      s.fresh == 0 ? "nothing new" : counted(s.fresh, "new divergence"));
 }
 
-namespace {
-
-/// Which state of Rematch judged: the one of most implementations, and for each other one of which.
-std::string judges_of(const std::map<std::string_view, std::vector<std::string_view>>& by_state) {
+std::string provenance(const Page& page) {
+  std::map<std::string_view, std::vector<std::string_view>> by_state;
+  for (const Column& c : page.columns) {
+    if (!c.cells.empty()) by_state[c.state].push_back(c.subject);
+  }
   const auto most = std::max_element(
       by_state.begin(), by_state.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   const auto name = [](std::string_view state) {
-    return state.empty() ? "a state that is not named" : fmt::format("Rematch {}", state);
+    return state.empty() ? "an earlier state" : fmt::format("Rematch {}", state);
   };
-  if (by_state.empty() || (by_state.size() == 1 && most->first.empty())) return ".";
-  std::string text = fmt::format(" and were judged by {}", name(most->first));
+  if (by_state.empty() || (by_state.size() == 1 && most->first.empty())) return "";
+  std::string text = fmt::format("Judged by {}", name(most->first));
   for (const auto& [state, subjects] : by_state) {
     if (state == most->first) continue;
     text += fmt::format("; those of {} by {}", fmt::join(subjects, ", "), name(state));
   }
   return text + ".";
 }
-
-}  // namespace
 
 std::string subtitle(const Page& page) {
   const Summary s = summary_of(page);
@@ -69,12 +68,8 @@ std::string subtitle(const Page& page) {
       counted(cases, "random case"), page.mix, counted(structures, "structure"), page.seed,
       counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
   double seconds = 0;
-  std::map<std::string_view, std::vector<std::string_view>> by_state;
-  for (const Column& c : page.columns) {
-    seconds += c.seconds;
-    if (!c.cells.empty()) by_state[c.state].push_back(c.subject);
-  }
-  text += fmt::format(" The hunts took {:.1f} hours", seconds / 3600) + judges_of(by_state);
+  for (const Column& c : page.columns) seconds += c.seconds;
+  text += fmt::format(" The hunts took {:.1f} hours.", seconds / 3600);
   if (s.problems > 0) {
     text +=
         fmt::format(" {} could not be judged as intended.", counted(s.problems, "implementation"));
@@ -144,29 +139,15 @@ std::string joined(const std::vector<std::string>& parts, std::size_t most) {
 
 std::vector<std::string> answers(const Page& page, const std::vector<Cause>& causes,
                                  std::string (*name)(std::string_view)) {
-  constexpr std::size_t kMostNamed = 4;
+  constexpr std::size_t kMostNamed = 8;
   std::vector<std::string> sentences;
   const std::vector<const Column*> columns = in_order(page);
   for (auto begin = columns.begin(); begin != columns.end();) {
     const std::string framework = (*begin)->framework();
     const auto end = std::find_if(begin, columns.end(),
                                   [&](const Column* c) { return c->framework() != framework; });
-    std::vector<std::pair<double, std::string>> wrong;
-    std::vector<std::string> kept;
-    std::vector<std::string> few;
-    for (; begin != end; ++begin) {
-      const TopicCell cell = (*begin)->gradients();
-      const std::string subject = name((*begin)->subject);
-      if (cell.mark >= Mark::known) {
-        wrong.emplace_back(
-            -static_cast<double>(cell.violating) / static_cast<double>(cell.judged),
-            fmt::format("{} {} of {} cases", subject, number(cell.violating), number(cell.judged)));
-      } else if (cell.mark >= Mark::kept) {
-        kept.push_back(fmt::format("{} ({})", subject, number(cell.structures)));
-      } else if (cell.mark == Mark::too_few) {
-        few.push_back(fmt::format("{} ({})", subject, number(cell.structures)));
-      }
-    }
+    // By implementation, the cases with a wrong gradient of its worst cause.
+    std::map<const Column*, std::uint64_t> worst;
     std::size_t ways = 0;
     std::size_t others = 0;
     for (const Cause& cause : causes) {
@@ -174,22 +155,43 @@ std::vector<std::string> answers(const Page& page, const std::vector<Cause>& cau
           cause.first().plain_too)
         continue;
       ++(cause.reaches_a_gradient() ? ways : others);
+      for (const Sighting& s : cause.seen) {
+        worst[s.column] = std::max(worst[s.column], s.divergence->wrong_gradients());
+      }
+    }
+    std::vector<std::pair<double, std::string>> wrong;
+    std::vector<std::string> kept;
+    std::vector<std::string> few;
+    for (; begin != end; ++begin) {
+      const Column& c = **begin;
+      const TopicCell cell = c.gradients();
+      const std::string with = fmt::format("{} ({})", name(c.subject), number(cell.structures));
+      if (const std::uint64_t cases = worst[&c]; cases > 0) {
+        wrong.emplace_back(
+            -static_cast<double>(cases) / static_cast<double>(c.cases),
+            fmt::format("{} ({} of {} cases)", name(c.subject), number(cases), number(c.cases)));
+      } else if (cell.mark == Mark::too_few) {
+        few.push_back(with);
+      } else if (cell.mark >= Mark::kept && cell.mark < Mark::known) {
+        kept.push_back(with);
+      }
     }
     std::vector<std::string> parts;
     std::sort(wrong.begin(), wrong.end());
-    std::vector<std::string> worst;
-    for (auto& [share, text] : wrong) worst.push_back(std::move(text));
+    std::vector<std::string> most_often;
+    for (auto& [share, text] : wrong) most_often.push_back(std::move(text));
     if (ways > 0) {
-      parts.push_back(fmt::format("gradients silently wrong in {}{}", counted(ways, "way"),
-                                  worst.empty() ? "" : ", in " + joined(worst, kMostNamed)));
+      parts.push_back(fmt::format("gradients silently wrong in {}, most often in {}",
+                                  counted(ways, "way"), joined(most_often, kMostNamed)));
     }
     if (!kept.empty()) {
-      parts.push_back("right, but for stated limits, in the structures of " +
-                      joined(kept, kMostNamed));
+      parts.push_back(fmt::format("right, but for documented limits, in all structures of {}",
+                                  joined(kept, kMostNamed)));
     }
     if (!few.empty()) {
-      parts.push_back("no gradient was seen wrong in a random case of " + joined(few, kMostNamed) +
-                      ", which is too few structures to say kept");
+      parts.push_back(fmt::format(
+          "no wrong gradient was found in the structures of {}, but it takes {} to call them right",
+          joined(few, kMostNamed), kFewStructures));
     }
     if (others > 0) {
       parts.push_back(

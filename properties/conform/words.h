@@ -24,6 +24,9 @@ Summary summary_of(const Page& page);
 /// Sentences that every format has, without markup.
 std::string headline(const Page& page);
 std::string subtitle(const Page& page);
+/// Which state of Rematch judged: the one of most implementations, and for each other one of which;
+/// empty if none is named.
+std::string provenance(const Page& page);
 std::string meaning_of(Mark mark);
 /// The mark of a topic and what it rests on: "kept 512", "known 42 of 1,000", "too few 12".
 std::string cell_text(const TopicCell& cell);
