@@ -340,7 +340,13 @@ int conform_all(ConformArguments a) {
       const std::string before = subjects.size() == 1 ? ""
                                                       : fmt::format("{} ({} of {}): ", subjects[i],
                                                                     i + 1, subjects.size());
-      put(page, judge(a, subjects[i], page.seed, before, scripts, status));
+      Column column = judge(a, subjects[i], page.seed, before, scripts, status);
+      // An interrupt, or a framework that is not here, takes nothing off a page that has more.
+      const bool has_more = std::any_of(
+          page.columns.begin(), page.columns.end(),
+          [&](const auto& c) { return c.subject == column.subject && c.cases > column.cases; });
+      if (!has_more || (!column.interrupted && column.problem.empty()))
+        put(page, std::move(column));
       // What comes next takes long, and may not end well.
       write_page(a.out, page);
     }

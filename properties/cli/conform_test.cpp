@@ -94,6 +94,18 @@ TEST_CASE("a page goes on where it ended, unless another state of the judge is a
   CHECK(contains(seed.out, "has seed 1 of the wide mix"));
 }
 
+TEST_CASE("a subject that is gone takes nothing off a page that has more of it") {
+  const ScratchFolder folder;
+  std::filesystem::create_symlink(REMATCH_PROGRAM, folder.path() / "mine");
+  for (const char* state : {"one", "two"}) {
+    run(std::string("conform './mine serve' --cases 20 --out page --quiet --resume --state ") +
+            state,
+        folder.path());
+    CHECK(page_in(folder.path() / "page")["subjects"][0]["cases"] == 20);
+    std::filesystem::remove(folder.path() / "mine");
+  }
+}
+
 TEST_CASE("an interrupt keeps what was found, and the page is written") {
   const ScratchFolder folder;
   const std::string out = (folder.path() / "page").string();

@@ -24,8 +24,10 @@ std::vector<std::string> take_shown(const HuntOptions& o, std::vector<std::strin
       shown.push_back(*at);
       unseen.erase(at);
     };
-    if (!entries[i].script.empty()) take();
-    if (!entries[i].script.empty() || entries[i].example.empty()) continue;
+    if (entries[i].example.empty()) {
+      if (!entries[i].script.empty()) take();
+      continue;
+    }
     try {
       const Case c = case_from_json(entries[i].example);
       if (!worker) worker = make_worker(o);

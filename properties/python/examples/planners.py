@@ -68,12 +68,17 @@ def knapsacks(draw, solvers=SOLVERS):
         solve = getattr(knapsack, name)
         ratios, reached = [], []
         for memory, seconds, budget, best in cases:
-            kept = solve(memory, seconds, budget)[1]
+            try:
+                kept = solve(memory, seconds, budget)[1]
+            except RuntimeError as error:
+                print(f"  {name:<32} {error}")
+                break
             ratios.append(sum(memory[i] for i in kept) / budget)
             if ratios[-1] <= 1 + 1e-9 and best:
                 reached.append(sum(seconds[i] for i in kept) / best)
         exceeded = sum(ratio > 1 + 1e-9 for ratio in ratios)
-        print(f"  {name:<32} {exceeded:>8} {max(ratios):>7.2f}x   {min(reached):.0%}")
+        if ratios and reached:
+            print(f"  {name:<32} {exceeded:>8} {max(ratios):>7.2f}x   {min(reached):.0%}")
 
 
 def models():

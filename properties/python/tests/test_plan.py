@@ -353,9 +353,11 @@ def test_what_cannot_be_planned_says_what_to_do():
         planned(mlp(2), budget=100)
 
 
-def test_a_policy_that_the_model_cannot_have_is_left_out():
+@pytest.mark.parametrize("compared", [False, True])
+def test_a_policy_that_the_model_cannot_have_is_left_out(compared):
     """What is kept may not be written: ReLU writes into the results of the product before it."""
-    plan = planned(nn.Sequential(*(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True)) for _ in range(3))))
+    blocks = (nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True)) for _ in range(3))
+    plan = planned(nn.Sequential(*blocks), compared=compared)
     assert any(note.startswith("products kept is left out") for note in plan.notes)
     assert plan.measured == plan.promised
 
@@ -372,12 +374,14 @@ def test_blocks_that_run_often_among_many_are_left_as_they_are():
     assert plan.measured == plan.promised < plan.plain_peak
 
 
-def test_blocks_that_one_function_runs_by_their_number_are_found():
+@pytest.mark.parametrize("holds_the_model", [False, True])
+def test_blocks_that_one_function_runs_by_their_number_are_found(holds_the_model):
     blocks = nn.ModuleList(gelu_blocks(3))
 
     def forward(self, x):
+        held = self.layers if holds_the_model else blocks
         for i in range(3):
-            x = checkpoint(lambda y, i=i: blocks[i](y), x, use_reentrant=False) if self.checkpoints else blocks[i](x)
+            x = checkpoint(lambda y, i=i: held[i](y), x, use_reentrant=False) if self.checkpoints else blocks[i](x)
         return x
 
     model = model_of(forward, *blocks)

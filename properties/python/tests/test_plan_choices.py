@@ -114,7 +114,7 @@ def test_a_model_that_cannot_be_compiled_is_compared_without_that(monkeypatch):
     assert "not compared compiled: no compiler" in str(plan)
 
 
-def test_the_greedy_solver_keeps_its_budget_and_the_exact_one_reaches_the_best(monkeypatch, capsys):
+def test_the_greedy_solver_keeps_its_budget_and_an_exact_one_reaches_the_best_and_exceeds_it(monkeypatch, capsys):
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
     planners = importlib.import_module("planners")
     monkeypatch.setattr(planners, "KNAPSACKS", 50)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-if "amx_bf16" not in Path("/proc/cpuinfo").read_text():
+if not (cpus := Path("/proc/cpuinfo")).exists() or "amx_bf16" not in cpus.read_text():
     sys.exit("this CPU has no AMX")
 
 torch.set_num_threads(1)

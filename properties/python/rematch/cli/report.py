@@ -19,7 +19,9 @@ from rematch.program import PACKAGE
 FOLDER = Path("golden/conformance/bugs")
 """Where a checkout has the scripts: one folder for each framework."""
 
-PYTHON = "choose it by REMATCH_PYTHON=PATH, say that of `ci/setup --frameworks NAME` in ~/.cache/rematch/frameworks"
+PYTHON = (
+    "Choose another one by REMATCH_PYTHON=PATH, say that of `ci/setup --frameworks NAME` in ~/.cache/rematch/frameworks"
+)
 
 EXAMPLE = f"""\
 examples:
@@ -27,7 +29,7 @@ examples:
   rematch report pytorch/kept_draw_before_draw    runs its script here, and prints the facts for its tracker
 
 Exit status 0: the bug shows here; 1: it does not, so that it is mended or needs another machine; 2: no such bug, or its
-script does not run here. Without a choice the Python is that of PyTorch:
+script does not run here. The Python is that of PyTorch.
 {PYTHON}.
 """
 
@@ -226,7 +228,7 @@ def main(arguments: list[str]) -> None:
     dated = dates(releases(given.bugs, bug.name), tells_errors=True)
     shown, output = run(sys.executable, found[given.name])
     if shown not in ("wrong", "right"):
-        advice = f"; {PYTHON}" if "No module named" in shown else ""
+        advice = f". {PYTHON}" if "No module named" in shown else ""
         refuse("rematch report", f"{given.name} says nothing with this Python: {shown}{advice}")
     if given.json:
         shows = {

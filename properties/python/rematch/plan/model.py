@@ -62,7 +62,8 @@ def plan_model(
         seconds: the most that each of two rounds of times takes: steps of all options, and of the plan. A round ends
             sooner if each time is known to 3 points. On the CPU times are those that the process computed.
         compared: measure what people do without a plan as well, and the plans within the same bytes: every block, each
-            second one, products kept, torch.compile() with an activation_memory_budget. It takes two more rounds.
+            second, third and fourth one, products kept, torch.compile() with an activation_memory_budget. It takes two
+            more rounds of times.
 
     Raises ValueError if no choice is within the budget or no block is found, and RuntimeError if a plain step fails.
     """

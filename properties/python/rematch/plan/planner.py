@@ -199,7 +199,7 @@ class Planner:
             not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
-            usual=self._usual(within, points) if compared and seconds is not None else [],
+            usual=self._usual(within, points) if compared else [],
             step=self._step,
             took=time.monotonic() - self._begin,
         )
@@ -207,21 +207,36 @@ class Planner:
     def _usual(self, within: Callable[[int], Choice | None], points: Sequence[Point]) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""
         step = self._step
+        if step.is_fake:
+            self._notes.append("on fake tensors nothing is timed, and so nothing is compared")
+            return []
 
         def timer(choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> Callable[[], float]:
             return lambda: step.seconds_of(choices, call)
 
-        rows, planned, timers, compiled = [], [], [], []
-        held = [(step.bytes_of(point.choices).held, point.choices) for point in points]
-        for name, choices in usual_choices(self._names, step.options):
+        rows, planned, timers, compiled, slower = [], [], [], [], []
+        held: list[tuple[int, int, Mapping[str, str]]] = []
+        """What measured choices recompute, in operations, and what they hold."""
+
+        def note(choices: Mapping[str, str]) -> Measured:
             self._tell()
             seen = step.bytes_of(choices)
+            held.append((sum(seen.curve.operations.values()), seen.held, choices))
+            return seen
+
+        for point in points:
+            note(point.choices)
+        for name, choices in usual_choices(self._names, step.options):
+            try:
+                seen = note(choices)
+            except RuntimeError as error:
+                self._notes.append(f"{name} is not compared: {' '.join(str(error).split())[:160]}")
+                continue
             fit = within(seen.curve.peak)
             rows.append((name, seen.curve.peak, seen.held))
             planned.append(None if fit is None else self._choices(fit.options))
             timers.append(timer(choices))
-            # It may hold less than the plan with the least peak does, at more recomputation.
-            held.append((seen.held, choices))
+        eager = len(rows)
         try:
             for name, call in compiled_steps(step.model).items():
                 self._tell()
@@ -230,14 +245,16 @@ class Planner:
                 compiled.append(timer({}, call))
                 if len(compiled) > 1:
                     rows.append((name, None, saved.bytes))
-                    planned.append(next((choices for count, choices in held if count <= saved.bytes), None))
+                    fits = [(operations, choices) for operations, count, choices in held if count <= saved.bytes]
+                    planned.append(min(fits, key=lambda fit: fit[0])[1] if fits else None)
+            slower = compare(compiled[0], compiled[1:], self._until())
         except Exception as error:
             self._notes.append(f"the step is not compared compiled: {' '.join(str(error).split())[:160]}")
-            del rows[len(timers) :], planned[len(timers) :], compiled[1:]
-        fits = [choices for choices in planned if choices is not None]
-        eager = compare(timer({}), timers + list(map(timer, fits)), self._until())
-        slower = eager[: len(timers)] + compare(compiled[0] if compiled else timer({}), compiled[1:], self._until())
-        plans = iter(eager[len(timers) :])
+            del rows[eager:], planned[eager:]
+        timers += [timer(choices) for choices in planned if choices is not None]
+        took = compare(timer({}), timers, self._until())
+        slower = took[:eager] + slower
+        plans = iter(took[eager:])
         return [
             Usual(*row, of, None if choices is None else next(plans))
             for row, of, choices in zip(rows, slower, planned, strict=True)

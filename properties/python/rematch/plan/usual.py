@@ -40,10 +40,9 @@ class Usual:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it surely takes less time than any plan within its bytes, or there is none."""
-        if self.planned is None:
-            return True
-        return self.slower.is_sure and self.planned.is_sure and self.slower.high < self.planned.low
+        """Whether its share of recomputation is surely smaller than that of the plan within its bytes."""
+        planned = self.planned
+        return planned is not None and self.slower.is_sure and planned.is_sure and self.slower.high < planned.low
 
 
 def usual_choices(names: Sequence[str], options: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:

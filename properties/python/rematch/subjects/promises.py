@@ -187,7 +187,7 @@ def _text(source: str, statement: ast.stmt) -> str:
 
 def promises_in(scope: Mapping[str, Any]) -> tuple[Function, ...]:
     """The promises that a module defines or takes from another, in order. `scope`: its globals()."""
-    homes = scope["__name__"], "rematch."
+    homes = scope["__name__"], "rematch.frameworks.jax.promises"
     ours = (v for v in list(scope.values()) if (getattr(v, "__module__", None) or "").startswith(homes))
     return tuple(v for v in ours if callable(v) and list(inspect.signature(v).parameters) == ["checkpoint"])
 
