@@ -138,8 +138,9 @@ def _find_blocks(target: Target, patterns: Sequence[str] | None, seed: int) -> l
     target.begin(seed)
 
     def enters(module: nn.Module, _: Any) -> None:
-        ran.setdefault(names[module])
-        wrapped.enters(names[module])
+        if not torch.compiler.is_compiling():
+            ran.setdefault(names[module])
+            wrapped.enters(names[module])
 
     hooks = [h for m in names for h in hooked(m.register_forward_pre_hook, enters)]
     try:

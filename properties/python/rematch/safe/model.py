@@ -270,9 +270,11 @@ def _steps(
     wrapped = Wrapped(model)
 
     def note(module: nn.Module, args: Any, kwargs: Any) -> None:
-        wrapped.enters(names[module])
         # A hook within a compiled module is compiled, too.
-        if not torch.compiler.is_compiling() and names[module] not in noted:
+        if torch.compiler.is_compiling():
+            return
+        wrapped.enters(names[module])
+        if names[module] not in noted:
             noted.add(names[module])
             calls[names[module]] = tree_map(_kept, args), tree_map(_kept, kwargs)
 

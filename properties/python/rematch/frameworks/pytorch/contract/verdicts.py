@@ -84,18 +84,25 @@ def kept():
     return seen
 
 
-def weight_changed(change, call, accident):
-    x, w = variable(0.5, -1.0), variable(2.0, 3.0)
-    y = call(lambda x: tanh(x * w) * w, x)
-    if accident:
-        change(w)
-    y.sum().backward()
-    return [x.grad, w.grad]
+def weight_changed(change):
+    def situation(call, accident):
+        x, w = variable(0.5, -1.0), variable(2.0, 3.0)
+        y = call(lambda x: tanh(x * w) * w, x)
+        if accident:
+            change(w)
+        y.sum().backward()
+        return [x.grad, w.grad]
+
+    return verdicts(situation)
 
 
 @torch.no_grad()
 def in_place(w):
     w.sub_(1)
+
+
+def by_data(w):
+    w.data.sub_(1)
 
 
 def replaced(w):
@@ -104,10 +111,10 @@ def replaced(w):
 
 for what, words, change in (
     ("changed", "A weight changed in place between forward and backward.", in_place),
-    ("data_changed", "The same through .data, which hides from the version counter.", lambda w: w.data.sub_(1)),
+    ("data_changed", "The same through .data, which hides from the version counter.", by_data),
     ("replaced", "The same by giving .data another tensor.", replaced),
 ):
-    probe(f"N10.weight_{what}", words, by=verdicts)(partial(weight_changed, change))
+    probe(f"N10.weight_{what}", words)(partial(weight_changed, change))
 
 
 @probe("N10.buffer_changed", "A frozen buffer changed in place between forward and backward.", by=verdicts)
