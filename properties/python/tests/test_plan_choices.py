@@ -122,16 +122,3 @@ def test_the_greedy_solver_keeps_its_budget_and_an_exact_one_reaches_the_best_an
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert rows[0][:2] == ["greedy_knapsack", "0"]
     assert int(rows[1][1]) > 0 and rows[1][-1] == "100%"
-
-
-def test_live_bytes_are_those_of_storages_that_operators_made(monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "examples")
-    x = torch.ones(8)
-    with importlib.import_module("planners").Live() as meter:
-        y = (x + 1).view(2, 4)
-        x.add_(1)
-        z = y * 2
-        del y
-    assert (meter.live, meter.peak) == (32, 64)
-    del z
-    assert meter.live == 0
