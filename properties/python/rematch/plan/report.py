@@ -326,7 +326,7 @@ class Plan:
                 for p in self.points
             ],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
-            "usual": [asdict(one) for one in self.usual],
+            "usual": [asdict(one) | {"is_ahead": one.is_ahead} for one in self.usual],
             "written": self._written(),
             "not_searched": dict(self.not_searched),
             "differs": self.differs,
