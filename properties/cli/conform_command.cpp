@@ -332,6 +332,7 @@ int conform_all(ConformArguments a) {
     page = page_from_files(a.from, a.out);
     a.mix = page.mix;
   }
+  bool cut_short = false;
   {
     StatusLine status(a.quiet);
     Scripts scripts;
@@ -345,8 +346,14 @@ int conform_all(ConformArguments a) {
       const bool has_more = std::any_of(
           page.columns.begin(), page.columns.end(),
           [&](const auto& c) { return c.subject == column.subject && c.cases > column.cases; });
-      if (!has_more || (!column.interrupted && column.problem.empty()))
+      if (has_more && (column.interrupted || !column.problem.empty())) {
+        cut_short = cut_short || column.interrupted;
+        print_error(fmt::format("rematch: {} is not judged again, and keeps its row: {}\n",
+                                column.subject,
+                                column.problem.empty() ? "interrupted" : column.problem));
+      } else {
         put(page, std::move(column));
+      }
       // What comes next takes long, and may not end well.
       write_page(a.out, page);
     }
@@ -363,7 +370,8 @@ int conform_all(ConformArguments a) {
     print_out(fmt::format("{}\npage: {}\n", conform::subtitle(page),
                           (fs::path(a.out) / "conform.md").lexically_normal().string()));
   }
-  return status_of(page, stale);
+  const int status = status_of(page, stale);
+  return status == kHeld && cut_short ? kInterrupted : status;
 }
 
 void declare_conform(Command& command) {

@@ -98,9 +98,11 @@ TEST_CASE("a subject that is gone takes nothing off a page that has more of it")
   const ScratchFolder folder;
   std::filesystem::create_symlink(REMATCH_PROGRAM, folder.path() / "mine");
   for (const char* state : {"one", "two"}) {
-    run(std::string("conform './mine serve' --cases 20 --out page --quiet --resume --state ") +
-            state,
-        folder.path());
+    const Outcome o =
+        run(std::string("conform './mine serve' --cases 20 --out page --quiet --resume --state ") +
+                state + " 2>&1",
+            folder.path());
+    CHECK(contains(o.out, "keeps its row") == (std::string_view(state) == "two"));
     CHECK(page_in(folder.path() / "page")["subjects"][0]["cases"] == 20);
     std::filesystem::remove(folder.path() / "mine");
   }

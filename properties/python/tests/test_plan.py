@@ -379,9 +379,10 @@ def test_blocks_that_one_function_runs_by_their_number_are_found(holds_the_model
     blocks = nn.ModuleList(gelu_blocks(3))
 
     def forward(self, x):
-        held = self.layers if holds_the_model else blocks
         for i in range(3):
-            x = checkpoint(lambda y, i=i: held[i](y), x, use_reentrant=False) if self.checkpoints else blocks[i](x)
+            of_blocks, of_self = (lambda y, i=i: blocks[i](y)), (lambda y, i=i: self.layers[i](y))
+            run = of_self if holds_the_model else of_blocks
+            x = checkpoint(run, x, use_reentrant=False) if self.checkpoints else run(x)
         return x
 
     model = model_of(forward, *blocks)

@@ -18,10 +18,7 @@ from rematch.program import PACKAGE
 
 FOLDER = Path("golden/conformance/bugs")
 """Where a checkout has the scripts: one folder for each framework."""
-
-PYTHON = (
-    "Choose another one by REMATCH_PYTHON=PATH, say that of `ci/setup --frameworks NAME` in ~/.cache/rematch/frameworks"
-)
+PYTHON = "REMATCH_PYTHON=PATH chooses another one, such as that of `ci/setup --frameworks NAME`"
 
 EXAMPLE = f"""\
 examples:
@@ -142,8 +139,8 @@ def in_order(release: str) -> list[int]:
 
 def dates(row: dict[str, str], tells_errors: bool = False) -> str:
     """Returns "since 2.11.0, still in 2.15.0", or "from 2.9.1 to 2.12.1", of what a script said in each release; "in
-    none" where each was right, and an empty text where no release says anything. ci/maintain/since asks them. If
-    `tells_errors`, how the release before the first that is wrong failed: "since 3.0.0; 2.6.2 raised ..."."""
+    none" where each was right, and an empty text where no release says anything. ci/maintain/since asks them. With
+    `tells_errors` it says how the release before the first wrong one failed: "since 3.0.0; 2.6.2 raised ..."."""
     releases = sorted(row, key=in_order)
     wrong = [release for release in releases if row[release] == "wrong"]
     if not wrong:

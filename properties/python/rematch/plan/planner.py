@@ -172,7 +172,7 @@ class Planner:
         computed = max(1, self._plain.curve.computed)  # The allocator of a device counts none.
         slower = None if seconds is None else Interval()
         if seconds is not None and any(choice.options):
-            slower = compare(self._timer(()), [self._timer(choice.options)], self._until())[0]
+            slower = compare(self._timer({}), [self._timer(self._choices(choice.options))], self._until())[0]
         points = [
             Point(
                 c.peak,
@@ -210,13 +210,8 @@ class Planner:
         if step.is_fake:
             self._notes.append("on fake tensors nothing is timed, and so nothing is compared")
             return []
-
-        def timer(choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> Callable[[], float]:
-            return lambda: step.seconds_of(choices, call)
-
         rows, planned, timers, compiled, slower = [], [], [], [], []
-        held: list[tuple[int, int, Mapping[str, str]]] = []
-        """What measured choices recompute, in operations, and what they hold."""
+        held: list[tuple[int, int, Mapping[str, str]]] = []  # Operations that are recomputed, bytes held.
 
         def note(choices: Mapping[str, str]) -> Measured:
             self._tell()
@@ -235,14 +230,14 @@ class Planner:
             fit = within(seen.curve.peak)
             rows.append((name, seen.curve.peak, seen.held))
             planned.append(None if fit is None else self._choices(fit.options))
-            timers.append(timer(choices))
+            timers.append(self._timer(choices))
         eager = len(rows)
         try:
             for name, call in compiled_steps(step.model).items():
                 self._tell()
                 saved = Saved(call, step.model)
                 step.seconds_of({}, saved)
-                compiled.append(timer({}, call))
+                compiled.append(self._timer({}, call=call))
                 if len(compiled) > 1:
                     rows.append((name, None, saved.bytes))
                     fits = [(operations, choices) for operations, count, choices in held if count <= saved.bytes]
@@ -251,8 +246,8 @@ class Planner:
         except Exception as error:
             self._notes.append(f"the step is not compared compiled: {' '.join(str(error).split())[:160]}")
             del rows[eager:], planned[eager:]
-        timers += [timer(choices) for choices in planned if choices is not None]
-        took = compare(timer({}), timers, self._until())
+        timers += [self._timer(choices) for choices in planned if choices is not None]
+        took = compare(self._timer({}), timers, self._until())
         slower = took[:eager] + slower
         plans = iter(took[eager:])
         return [
@@ -328,7 +323,8 @@ class Planner:
             return [], [[0, *(max(1, int(of[name])) for of in operations[1:])] for name in names], None
         every = [[number] * len(names) for number in range(len(self._options))]
         plain: list[float] = []
-        more = [Interval(), *compare(self._timer((), plain), list(map(self._timer, every[1:])), self._until())]
+        others = [self._timer(self._choices(c)) for c in every[1:]]
+        more = [Interval(), *compare(self._timer({}, plain), others, self._until())]
         seconds = median(plain)
         kinds = {name: self._kind(name) for name in names}
         unlike = len(set(kinds.values())) > 1
@@ -351,13 +347,15 @@ class Planner:
                 costs[i].append(max(1, int(share[name] * scale)))
         return more, costs, seconds
 
-    def _timer(self, chosen: Sequence[int], into: list[float] | None = None) -> Callable[[], float]:
-        """Returns a function that runs a step with a choice and returns its seconds, which are put `into` a list."""
-        choices = self._choices(chosen) if any(chosen) else {}
+    def _timer(
+        self, choices: Mapping[str, str], into: list[float] | None = None, call: Callable[..., Any] | None = None
+    ) -> Callable[[], float]:
+        """Returns a function that runs a step with `choices`, of `call` if that is not the model, and returns its
+        seconds, which are put `into` a list."""
 
         def run() -> float:
             self._tell()
-            seconds = self._step.seconds_of(choices)
+            seconds = self._step.seconds_of(choices, call)
             if into is not None:
                 into.append(seconds)
             return seconds

@@ -20,7 +20,6 @@ from rematch.plan.times import Interval
 
 _EACH = {2: "each second block", 3: "each third block", 4: "each fourth block"}
 _BUDGETS = (0.7, 0.4, 0.1)
-"""The values of activation_memory_budget that are tried."""
 
 
 @dataclass(frozen=True)
