@@ -1,6 +1,6 @@
 """Do PyTorch's own planners of recomputation keep the budget that they are given?
 
-Its knapsack solvers beside the best of all choices, and compiled models under an activation_memory_budget. Usage: planners.py [SEED]
+Its knapsack solvers beside the best of all choices; compiled models under a memory budget. Usage: planners.py [SEED]
 """
 
 import random
