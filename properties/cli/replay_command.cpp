@@ -68,8 +68,15 @@ void for_each_verdict(const Replay& r, const LawSet& asked, Visit visit) {
   }
 }
 
-Json replay_json(const Replay& r, const LawSet& asked, const std::string& subject,
-                 const Versions& versions) {
+/// The entry of the profile that explains the violation; nullptr when there is none.
+const KnownDivergence* explained(const Replay& r, const Profile& profile,
+                                 const Violation& violation) {
+  const auto entry = profile.explains(violation, r.c, features_of(r.c, r.seen.geometry));
+  return entry ? &profile.entries()[*entry] : nullptr;
+}
+
+Json replay_json(const Replay& r, const LawSet& asked, const Profile& profile,
+                 const std::string& subject, const Versions& versions) {
   Json j;
   j["subject"] = subject;
   if (!versions.empty()) j["versions"] = versions;
@@ -81,6 +88,8 @@ Json replay_json(const Replay& r, const LawSet& asked, const std::string& subjec
       entry["place"] = violation->place;
       entry["expected"] = violation->expected;
       entry["got"] = violation->got;
+      if (const KnownDivergence* known = explained(r, profile, *violation))
+        entry["known"] = known->id;
     }
     verdicts.push_back(entry);
   });
@@ -130,13 +139,6 @@ void print_side_by_side(const Replay& r) {
   }
   print_out("  " + padded("peak " + bytes_text(r.seen.plain.peak_bytes), width) + "  peak " +
             bytes_text(r.seen.checkpointed.peak_bytes) + "\n");
-}
-
-/// The entry of the profile that explains the violation; nullptr when there is none.
-const KnownDivergence* explained(const Replay& r, const Profile& profile,
-                                 const Violation& violation) {
-  const auto entry = profile.explains(violation, r.c, features_of(r.c, r.seen.geometry));
-  return entry ? &profile.entries()[*entry] : nullptr;
 }
 
 void print_verdicts(const Replay& r, const LawSet& asked, const Profile& profile) {
@@ -292,7 +294,8 @@ int run_replay(ReplayArguments a) {
     return kHeld;
   }
   if (a.json) {
-    print_out(replay_json(r, asked, a.subject.name, subject->declares().versions).dump(2) + "\n");
+    print_out(replay_json(r, asked, known, a.subject.name, subject->declares().versions).dump(2) +
+              "\n");
     return status;
   }
   print_out(Paint(colour_wanted(1)).bold(a.choice.name()) + "\n" + describe(c) + "\n");

@@ -53,9 +53,16 @@ int list_text() {
                           is_engine
                               ? ", and with one fault each (`rematch faults` describes them)"
                               : (is_here ? "" : ", not set up: " + lacking_for(names.front()))));
-    if (names.size() == 1 && names.front() == family) continue;
-    const std::string joined = fmt::format("{}", fmt::join(names, " "));
-    for (const std::string& line : wrapped(joined, width)) print_out("    " + line + "\n");
+    if (is_engine) {
+      const std::string joined = fmt::format("{}", fmt::join(names, " "));
+      for (const std::string& line : wrapped(joined, width)) print_out("    " + line + "\n");
+      continue;
+    }
+    for (const std::string& name : names) {
+      std::string runs = known_frameworks().subjects.at(name).runs;
+      std::erase(runs, '`');
+      print_out(fmt::format("    {:26} {}\n", name, runs));
+    }
   }
   print_out(
       "\nmine.py:FUNCTION is a checkpoint() function of your own for PyTorch, and a command in "

@@ -92,6 +92,68 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
                      gradients ? " with a wrong gradient" : "", rows);
 }
 
+/// Whether the gradients of an implementation are right, or in how many cases of its worst cause,
+/// and in how many ways, they are silently wrong.
+std::string answer_of(const Column& column, const std::vector<Cause>& causes) {
+  if (column.cells.empty()) return "not judged";
+  const Divergence* most = nullptr;
+  std::size_t ways = 0;
+  std::size_t others = 0;
+  for (const Cause& cause : causes) {
+    if (cause.first().mark < Mark::known || cause.first().plain_too || !cause.is_silent()) continue;
+    for (const Sighting& s : cause.seen) {
+      if (s.column != &column) continue;
+      if (s.divergence->wrong_gradients() == 0) {
+        // Elsewhere it reaches a gradient, or a script says that it does not.
+        others += s.divergence->is_silent() && !cause.reaches_a_gradient() ? 1 : 0;
+        continue;
+      }
+      ++ways;
+      const bool is_more =
+          most == nullptr || s.divergence->wrong_gradients() > most->wrong_gradients();
+      if (is_more) most = s.divergence;
+    }
+  }
+  std::string text;
+  switch (column.gradients().mark) {
+    case Mark::kept:
+      text = "right";
+      break;
+    case Mark::too_few:
+      text = fmt::format("none wrong, but fewer than {} structures", kFewStructures);
+      break;
+    case Mark::not_promised:
+      text = "right, but for limits that are documented";
+      break;
+    case Mark::known:
+    case Mark::fresh:
+      text = "wrong as without a checkpoint";
+      break;
+    default:
+      text = "not judged";
+      break;
+  }
+  if (most != nullptr) {
+    text = fmt::format("**silently wrong** in {} of {}: {}", number(most->wrong_gradients()),
+                       counted(column.cases, "case"), plain(most->id));
+    if (ways > 1) text += fmt::format(", and {}", counted(ways - 1, "more way"));
+  }
+  if (others > 0) text += fmt::format("; {}", counted(others, "other silent bug"));
+  return text;
+}
+
+/// What a user writes, and whether that gives right gradients.
+std::string answers(const Page& page, const std::vector<Cause>& causes, const Frameworks& known) {
+  std::string out = "| what you write | name | gradients | judged in |\n|---|---|---|---|\n";
+  for (const Column* c : in_order(page)) {
+    const auto found = known.subjects.find(c->subject);
+    out += fmt::format("| {} | {} | {} | {} |\n",
+                       found == known.subjects.end() ? "" : found->second.runs, code(c->subject),
+                       answer_of(*c, causes), counted(c->gradients().structures, "structure"));
+  }
+  return out;
+}
+
 /// How many laws of a topic the implementation does not show, though another on the page does.
 std::size_t unseen_of(const Page& page, const Column& column, Topic topic) {
   std::size_t unseen = 0;
@@ -214,7 +276,7 @@ std::string unobserved(const Page& page, const Frameworks& known) {
 std::string page_markdown(const Page& page, const Frameworks& known) {
   const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
-  for (const std::string& answer : answers(page, causes, code)) out += "- " + answer + "\n";
+  out += answers(page, causes, known);
   const auto table = [&](std::string_view head, std::string_view text, bool gradients, auto has) {
     out += fmt::format("\n## {}\n\n{}\n\n{}", head, text, table_of_causes(causes, gradients, has));
   };

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "properties/conform/causes.h"
 #include "properties/conform/page.h"
 
 namespace rematch::conform {
@@ -32,10 +31,6 @@ std::string meaning_of(Mark mark);
 std::string cell_text(const TopicCell& cell);
 /// The columns in the order of a page: by framework, those that most people use first.
 std::vector<const Column*> in_order(const Page& page);
-/// One sentence a framework: whether its gradients are right, in how many structures, and in how
-/// many ways they are silently wrong. `name` makes text of a subject's name.
-std::vector<std::string> answers(const Page& page, const std::vector<Cause>& causes,
-                                 std::string (*name)(std::string_view));
 /// Names in one line.
 std::string list_text(const std::vector<std::string>& names);
 

@@ -55,12 +55,14 @@ Frameworks::Subject read_subject(const Json& json, const std::string& path,
   Frameworks::Subject subject;
   fields.read("environment", subject.environment, kLongestFrameworksText);
   fields.read("arguments", subject.arguments, kLongestFrameworksText);
+  fields.read("runs", subject.runs, kLongestFrameworksText);
   fields.finish();
   const auto found = environments.find(subject.environment);
   if (found == environments.end()) {
     fields.fail(fields.path("environment"), "one of the environments", subject.environment);
   }
   if (subject.arguments.empty()) fields.fail(fields.path("arguments"), "arguments", "none");
+  if (subject.runs.empty()) fields.fail(fields.path("runs"), "what a user writes", "nothing");
   subject.variables = found->second;
   return subject;
 }

@@ -22,6 +22,9 @@ struct Frameworks {
     std::string environment;
     /// Arguments of `python -m rematch`: "pytorch --variant reentrant".
     std::string arguments;
+    /// What a user of the framework writes, with code in backticks: "`jax.checkpoint()` without
+    /// `jit`". Not empty.
+    std::string runs;
     /// Environment variables that its processes are started with.
     std::map<std::string, std::string> variables;
     /// Its framework's, where profiles are.

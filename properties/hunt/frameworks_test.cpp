@@ -23,18 +23,20 @@ Frameworks loaded(const std::string& text) {
 TEST_CASE("the file of a framework says how each subject is started") {
   const Frameworks f = loaded(R"({"format": 1,
     "environments": {"one": {"module": "m", "requires": ["m"], "variables": {"A": "b c"}}},
-    "subjects": {"s:t": {"environment": "one", "arguments": "s --t"}}})");
+    "subjects": {"s:t": {"environment": "one", "arguments": "s --t", "runs": "`s()`"}}})");
   REQUIRE(f.subjects.contains("s:t"));
   const Frameworks::Subject& subject = f.subjects.at("s:t");
   CHECK(subject.environment == "one");
   CHECK(subject.arguments == "s --t");
+  CHECK(subject.runs == "`s()`");
   CHECK(subject.variables == std::map<std::string, std::string>{{"A", "b c"}});
 }
 
 TEST_CASE("a subject may be started with the environment of another framework") {
   const testing::ScratchFolder folder;
-  folder.write("a/framework.json",
-               R"({"format": 1, "subjects": {"a": {"environment": "e", "arguments": "a"}}})");
+  folder.write(
+      "a/framework.json",
+      R"({"format": 1, "subjects": {"a": {"environment": "e", "arguments": "a", "runs": "a"}}})");
   folder.write(
       "b/framework.json",
       R"({"format": 1, "environments": {"e": {"variables": {"A": "b"}}}, "subjects": {}})");
@@ -55,8 +57,11 @@ TEST_CASE("the file of a framework that cannot be read is refused with the place
   refused(R"({"format": 2, "environments": {}, "subjects": {}})", "format");
   refused(R"({"format": 1, "environments": [], "subjects": {}})", "environments");
   refused(R"({"format": 1, "environments": {},
-              "subjects": {"s": {"environment": "e", "arguments": "s"}}})",
+              "subjects": {"s": {"environment": "e", "arguments": "s", "runs": "s"}}})",
           "subjects.s.environment: expected one of the environments, got e");
+  refused(R"({"format": 1, "environments": {"e": {}},
+              "subjects": {"s": {"environment": "e", "arguments": "s"}}})",
+          "subjects.s.runs");
   refused(R"({"format": 1, "environments": {"e": {"variables": {"A": 1}}}, "subjects": {}})",
           "environments.e.variables");
   refused(R"({"format": 1, "environments": {"e": {}},

@@ -1,6 +1,6 @@
 """Models within fully_shard()."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,6 +17,16 @@ from rematch.frameworks.pytorch.model import Forward, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
 from rematch.frameworks.pytorch.setup import layers_with_own
 from rematch.subjects.case import Segment
+
+
+def _in_unit(unit: nn.Module | None, run: Callable[..., Values], values: Values) -> Values:
+    """Runs `run` in the unit. A tensor that it is given twice is two for autograd, but one where a reentrant segment
+    runs its forward without gradients, so that a backward adds up gradients in another order: it is given once."""
+    if unit is None:
+        return run(*values)
+    number: dict[Tensor, int] = {}
+    at = [number.setdefault(value, len(number)) for value in values]
+    return unit(lambda *tensors: run(*[tensors[i] for i in at]), *number)
 
 
 class _Now(list[Any]):
@@ -182,7 +192,7 @@ class FsdpModel(ParallelModel):
             self.watch.replaced(t for t in used if not isinstance(t, DTensor))
             return run_whole(index, state, values)
 
-        return run(*values) if unit is None else unit(run, *values)
+        return _in_unit(unit, run, values)
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         assert self.setup is not None
@@ -192,14 +202,14 @@ class FsdpModel(ParallelModel):
             def plainly(*values: Tensor) -> Values:
                 return self._run_range(segment.begin, segment.end, (), state, values)
 
-            return plainly(*values) if unit is None else unit(plainly, *values)
+            return _in_unit(unit, plainly, values)
         if unit is None or self.setup.mode == "checkpoint around":
             return run(segment, state, values)
-        return unit(lambda *v: run(segment, state, v), *values)
+        return _in_unit(unit, lambda *v: run(segment, state, v), values)
 
     def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         assert self.setup is not None
         unit, run = self._units.get(segment), super()._run_within
         if unit is None or self.setup.mode != "checkpoint around":
             return run(segment, *inputs, state=state)
-        return unit(lambda *given: run(segment, *given, state=state), *inputs)
+        return _in_unit(unit, lambda *given: run(segment, *given, state=state), inputs)
