@@ -191,10 +191,9 @@ Option SubjectChoice::add_options(Command& command) {
               "--frameworks` made, or python3 if it has the framework)");
   const Option on =
       command.add("--device", device, "DEVICE", "Device that the engine runs on: cpu or cuda");
-  command.add(
-      "--limit", limit, "TIME",
-      "Longest that one run of a subject in another process may take, or on a device one case "
-      "(default 60s; 600s for a subject that compiles its models)");
+  command.add("--limit", limit, "TIME",
+              "Time limit for one run of a subject in another process, or for one case on a device "
+              "(default 60s; 600s for a subject that compiles its models)");
   command.parsed([this, variant, subject, only, on] {
     named = subject.given();
     placed = on.given();

@@ -382,8 +382,8 @@ void declare_conform(Command& command) {
               "Distinct models, plans and modes of each (default: 500; unlimited with --for)");
   command.add("--cases", a->cases, "N", "Number of cases of each");
   command.add("--for", a->duration, "TIME",
-              "How long to hunt in each, 60s, 5m or 1h; up to three times as long where 100 "
-              "structures take longer; with --structures, at most");
+              "How long to hunt in each: 60s, 5m, 1h; up to three times that until 100 structures "
+              "are judged; with --structures, the longest");
   command.add("--seed", a->seed, "S", "Seed, or \"random\" (default: 1)");
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)");
@@ -394,12 +394,13 @@ void declare_conform(Command& command) {
               "(default: rematch-page, and none with --json)");
   command.add(
       "--from", a->from, "FILE",
-      "The conform.json of an earlier page, whose implementations are on this one, too; those "
-      "that are named are judged again");
-  command.add_flag("--resume", a->resume,
-                   "Leave alone those that --out has already, judged to the end by the same state");
+      "The conform.json of an earlier page: its rows are copied to this page; implementations "
+      "that you name are judged again");
+  command.add_flag(
+      "--resume", a->resume,
+      "Skip implementations that --out has already, judged to the end with the same --state");
   command.add("--state", a->state, "TEXT",
-              "What judges, such as a commit, which the page keeps beside each implementation");
+              "Version of rematch, such as a commit, which the page keeps with each row");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.add_flag("--quiet", a->quiet, "Print only what is new, and errors");
   command.runs([a] { return conform_all(*a); });

@@ -321,9 +321,9 @@ void declare_replay(Command& command) {
   a->subject.add_profile(command);
   const Option exported = command.add(
       "--export", a->exported, "SUBJECT",
-      "Print a script that shows the finding in the bare framework, and exit with 0 if it was "
-      "written: pytorch, or any subject that writes scripts; issue: a report for the subject's "
-      "tracker, with the script, versions and cause; test: a unittest that fails today");
+      "Instead of a verdict, print a script for the bare framework (pytorch, or another subject "
+      "that writes scripts), a report for the tracker with script, versions and cause (issue), or "
+      "a unittest that fails today (test); exit with 0 if it was written");
   command.add("--output", a->output, "FILE", "Write the script to this file").needs(exported);
   command.add_flag("--json", a->json, "JSON instead of text").excludes(exported);
   command.runs([a] { return run_replay(*a); });

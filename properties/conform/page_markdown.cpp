@@ -64,7 +64,17 @@ std::string report(const Divergence& d) {
 
 std::string reason(const Divergence& d) {
   if (!d.why.empty()) return plain(d.why);
-  return fmt::format("{}: {}", d.violation.law, plain(d.violation.place));
+  return fmt::format("not explained yet: {}: {}", d.violation.law, plain(d.violation.place));
+}
+
+/// Whether an id may be an anchor as it is.
+bool is_anchor(std::string_view id) {
+  return id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+}
+
+/// To the row of a table that has it, or an id that is none.
+std::string link_to(const std::string& id) {
+  return is_anchor(id) ? fmt::format("[{0}](#{0})", id) : plain(id);
 }
 
 std::string script_of(const Cause& cause) {
@@ -82,8 +92,10 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
   std::string rows;
   for (const Cause& cause : causes) {
     if (!has(cause)) continue;
-    rows += fmt::format("| {} | {}**{}**: {}{}{} | {} |\n", plain(cause.framework),
-                        cause.first().mark == Mark::fresh ? "NEW " : "", plain(cause.first().id),
+    const std::string& id = cause.first().id;
+    rows += fmt::format("| {} | {}{}**{}**: {}{}{} | {} |\n", plain(cause.framework),
+                        is_anchor(id) ? fmt::format("<a id=\"{}\"></a>", id) : "",
+                        cause.first().mark == Mark::fresh ? "NEW " : "", plain(id),
                         reason(cause.first()), report(cause.first()), script_of(cause),
                         cause.where(gradients, code));
   }
@@ -127,29 +139,41 @@ std::string answer_of(const Column& column, const std::vector<Cause>& causes) {
       break;
     case Mark::known:
     case Mark::fresh:
-      text = "wrong as without a checkpoint";
+      text = "wrong with and without the checkpoint";
       break;
     default:
       text = "not judged";
       break;
   }
   if (most != nullptr) {
-    text = fmt::format("**silently wrong** in {} of {}: {}", number(most->wrong_gradients()),
-                       counted(column.cases, "case"), plain(most->id));
-    if (ways > 1) text += fmt::format(", and {}", counted(ways - 1, "more way"));
+    text = fmt::format("**silently wrong**: {} ({} of {})", link_to(most->id),
+                       number(most->wrong_gradients()), counted(column.cases, "case"));
+    if (ways > 1) text += fmt::format(" and {}", counted(ways - 1, "more cause"));
   }
-  if (others > 0) text += fmt::format("; {}", counted(others, "other silent bug"));
+  if (others > 0) text += fmt::format("; {} outside of gradients", counted(others, "silent bug"));
   return text;
 }
 
 /// What a user writes, and whether that gives right gradients.
 std::string answers(const Page& page, const std::vector<Cause>& causes, const Frameworks& known) {
   std::string out = "| what you write | name | gradients | judged in |\n|---|---|---|---|\n";
-  for (const Column* c : in_order(page)) {
+  const auto runs_of = [&](const Column* c) {
     const auto found = known.subjects.find(c->subject);
-    out += fmt::format("| {} | {} | {} | {} |\n",
-                       found == known.subjects.end() ? "" : found->second.runs, code(c->subject),
-                       answer_of(*c, causes), counted(c->gradients().structures, "structure"));
+    return found == known.subjects.end() ? "" : found->second.runs;
+  };
+  std::vector<const Column*> columns = in_order(page);
+  for (auto begin = columns.begin(); begin != columns.end();) {
+    const auto end = std::find_if(begin, columns.end(), [&](const Column* c) {
+      return c->framework() != (*begin)->framework();
+    });
+    // What is alike stands together: all that is compiled, say.
+    std::stable_sort(begin, end,
+                     [&](const Column* a, const Column* b) { return runs_of(a) < runs_of(b); });
+    for (; begin != end; ++begin) {
+      const Column& c = **begin;
+      out += fmt::format("| {} | {} | {} | {} |\n", runs_of(&c), code(c.subject),
+                         answer_of(c, causes), counted(c.gradients().structures, "structure"));
+    }
   }
   return out;
 }
@@ -266,9 +290,8 @@ std::string unobserved(const Page& page, const Frameworks& known) {
     out += fmt::format("- {}: {} ({})\n", plain(why.first), why.second, groups);
   }
   if (nowhere.empty()) return out;
-  return out +
-         fmt::format("- all: nothing here but the reference engine shows what these read ({})\n",
-                     list_text(nowhere));
+  return out + fmt::format("- all: only the reference engine records what these laws need ({})\n",
+                           list_text(nowhere));
 }
 
 }  // namespace
@@ -283,7 +306,9 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
   const auto plain_too = [](const Cause& c) { return c.first().plain_too; };
   table("Silently wrong gradients",
         "A gradient differs from the one without a checkpoint, or is missing, and nothing says so. "
-        "A row is one cause.",
+        "A row is one cause. \"Near\" links a related thread; \"since\" names the first release "
+        "tried "
+        "that shows it; \"undecided before\": the script does not run in earlier ones.",
         true, [&](const Cause& c) { return is_bug(c) && c.reaches_a_gradient() && !plain_too(c); });
   table("Silently wrong otherwise",
         "Outputs, masks, states or random states differ; or a script shows that the framework "
@@ -299,7 +324,7 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
     out += fmt::format("- {}: {}\n", to_string(mark), meaning_of(mark));
   }
   out +=
-      "\nA topic is as strong as its weakest law: a number behind \"kept\" or \"too few\" is that "
+      "\nA topic is as strong as its weakest law: a number after \"kept\" or \"too few\" is that "
       "of the law "
       "with the fewest\nstructures; `conform.json` has every law by itself.\n";
   out += not_judged(page);

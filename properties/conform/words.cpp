@@ -64,7 +64,7 @@ std::string subtitle(const Page& page) {
   }
   std::string text = fmt::format(
       "{} of the {} mix, {} (distinct models, plans and modes of each implementation), seed {}. "
-      "They showed {} and {}.",
+      "Summed over implementations, they showed {} and {}.",
       counted(cases, "random case"), page.mix, counted(structures, "structure"), page.seed,
       counted(s.known, "known bug"), counted(s.not_promised, "documented limit"));
   double seconds = 0;
@@ -87,10 +87,11 @@ std::string meaning_of(Mark mark) {
       return "differs, but the framework's documentation says that it may";
     case Mark::kept:
       return fmt::format(
-          "the same in all cases that were judged, of so many structures, at least {} for each law",
+          "no difference in any case; of its laws, that with the fewest structures has so many, {} "
+          "or more",
           kFewStructures);
     case Mark::too_few:
-      return fmt::format("the same in all cases, but one law judged fewer than {} structures",
+      return fmt::format("no difference in any case, but one law judged fewer than {} structures",
                          kFewStructures);
     case Mark::not_observed:
       return "the implementation does not show what the law reads";

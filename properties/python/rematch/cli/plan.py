@@ -31,7 +31,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help="the optimizer, whose states and step are counted, too")
     parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; may be repeated')
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="the most that each of two rounds of times takes (default: 10)"
+        "--seconds", type=float, default=10.0, help="time limit of each of the two rounds of timing (default: 10)"
     )
     parser.add_argument("--compare", action="store_true", help="measures what people do without a plan as well")
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")

@@ -25,8 +25,8 @@ examples:
   rematch report                                  lists the bugs
   rematch report pytorch/kept_draw_before_draw    runs its script here, and prints the facts for its tracker
 
-Exit status 0: the bug shows here; 1: it does not, so that it is mended or needs another machine; 2: no such bug, or its
-script does not run here. The Python is that of PyTorch.
+Exit status 0: the bug shows here; 1: it does not: it is fixed, or needs another machine; 2: no such bug, or its script
+does not run here. Scripts run in the Python of PyTorch.
 {PYTHON}.
 """
 

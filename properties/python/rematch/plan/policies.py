@@ -62,7 +62,7 @@ def written(kept: Iterable[Ran]) -> str:
 
 
 def contexts_of(text: str) -> Callable[[], Any]:
-    """Returns the function for checkpoint(context_fn=) of such a text. Raises ValueError for another."""
+    """Returns the context_fn of checkpoint() for a text that written() made. Raises ValueError for any other text."""
     kept: dict[Any, frozenset[int]] = {}
     try:
         for part in text.removeprefix(KEEPS).split(", "):

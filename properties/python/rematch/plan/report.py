@@ -223,7 +223,7 @@ class Plan:
         return f": the peak is {place(self.plain)}, where what blocks keep is not what is large"
 
     def _blocks(self) -> str:
-        lines = ["blocks                                   one keeps (its output included), and costs"]
+        lines = ["blocks                                   bytes that one keeps (with its output), and its cost"]
         unit = "ops" if self.seconds is None else "ms"
         for kind in self.kinds:
             names = kind.names[0] if len(kind.names) == 1 else f"{len(kind.names)} like {kind.names[0]}"
@@ -375,9 +375,9 @@ def place(seen: Measured) -> str:
     if number.isdigit():
         return f"in the {kind} of {seen.executions[int(number)]}"
     if mark.name == TAIL:
-        return "after a block: in what follows the blocks, or the loss"
+        return "after a block ran: in the layers behind the blocks, or in the loss"
     words = {
-        LOSS: "in the backward of what follows the blocks",
+        LOSS: "in the backward of the layers behind the blocks",
         END: "in the optimizer",
         "begin": "before the first block",
     }

@@ -73,10 +73,10 @@ def _pairs(blocks: int) -> Pairs:
 
 
 class Parts:
-    """The bytes of a step, cut where its blocks begin; lists are for the forward and for the backward.
+    """Live bytes of a step, cut where its blocks begin. Lists come in pairs: forward, backward.
 
-    Level i is what is live before block i runs or, in the backward, after its backward; the last level is where the
-    code after the blocks begins or ends. `most` is the most that is live between levels, `tail` while that code runs.
+    Level i: the bytes live before block i runs, or after its backward. Last level: those when the code behind the
+    blocks begins, or when its backward ends. `most`: the most between two levels. `tail`: while that code runs.
     """
 
     def __init__(self, curve: Curve, blocks: int) -> None:

@@ -19,7 +19,7 @@ Backend = str | Callable[..., Any]
 
 @dataclass(frozen=True)
 class Variant:
-    """How a region is checkpointed. `own`: by the target itself, with the calls inside it."""
+    """How a region is checkpointed. `own`: only by the target's own calls of checkpoint(); none is added."""
 
     name: str
     reentrant: bool = False

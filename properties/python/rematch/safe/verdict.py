@@ -197,7 +197,7 @@ class Verdict:
         return f"{self.name} is not safe to checkpoint ({causes})"
 
     def report(self, verbose: bool = False) -> str:
-        """Returns the report without what it rests on: the answer and the findings."""
+        """Returns the answer and the findings, without what was tried, what was not, and what held."""
         return "\n\n".join([self.headline(), *(finding.text(verbose) for finding in self.findings)])
 
     def to_json(self) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Tape(Framework):
         return [*super().script_lines(request), "clear([x], False)", *lines]
 
     def leaf(self, a: np.ndarray, trained: bool) -> Any:
-        """A tensor that has a gradient after a backward, if it is trained."""
+        """Makes a tensor of `a`. If it is `trained`, it has a gradient after a backward."""
         raise NotImplementedError
 
     def set_trained(self, t: Any, trained: bool) -> None:

@@ -308,7 +308,7 @@ def names_stay(checkpoint):
 
 
 def method(checkpoint):
-    """A method can be checkpointed where it is defined."""
+    """checkpoint() can decorate a method in its class."""
 
     class Layer:
         scale = 3.0

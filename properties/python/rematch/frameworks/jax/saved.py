@@ -148,20 +148,21 @@ class Step:
     """A compiled step that tells what its forward saves."""
 
     def __init__(self, jitted: Any) -> None:
-        self._jitted, self._saved = jitted, Saved()
-        self._traced = False
+        self._jitted, self._saved = jitted, dict[str, Saved]()
 
     def __call__(self, run: Run, *arguments: Any) -> Any:
-        if not self._traced:
+        # Models of the same layers share a step, whatever their sizes.
+        sizes = repr([getattr(a, "shape", ()) for a in jax.tree.leaves((run.values, arguments))])
+        if sizes not in self._saved:
             # What was traced is compiled by the call below.
             traced = self._jitted.trace(*arguments)
             # nnx.jit() has the one of jax.jit() within.
-            self._saved, self._traced = of_step(getattr(traced, "traced", traced).jaxpr.jaxpr), True
+            self._saved[sizes] = of_step(getattr(traced, "traced", traced).jaxpr.jaxpr)
         found, place = self._jitted(*arguments), run.framework.place
         assert place is not None
-        self._saved.note(run.record, place)
+        self._saved[sizes].note(run.record, place)
         if run.request.layer_values and place.step == place.microbatch == 0:
-            self._saved.note_layers(run.record)
+            self._saved[sizes].note_layers(run.record)
         return found
 
 

@@ -148,6 +148,18 @@ def test_segments_that_keep_what_their_layers_save_are_told(start, name):
         assert len(got) == 2 and all((saved > most) == (planted is KEPT) for saved in got)
 
 
+@pytest.mark.parametrize("name", ("jax:jit", "nnx"))
+def test_saved_bytes_are_those_of_a_models_own_sizes(start, name):
+    pytest.importorskip(NEEDED.get(name, "jax"))
+    subject = start(sys.executable, "-m", "rematch", *SUBJECTS[name])
+    observes(subject, "saved_bytes", "saved_tensors")
+    saved = []
+    for features in (8, 4):
+        given = run_of(case([{"kind": "linear", "features": features}, LAYERS[3]], (0, 1)))
+        saved.append(subject.record(**given, checkpointed=False)["bytes"][0]["saved"])
+    assert saved[1] < saved[0]
+
+
 LEAKS = """
 import jax
 from rematch import serve

@@ -40,7 +40,7 @@ def in_layer(objective: Any, arguments: Any) -> Any:
 
 
 def whole(gradients: Any, sources: Any) -> Any:
-    """With zeros for what is missing of a module's gradients, unless all are."""
+    """Replaces missing gradients of a module by zeros; returns None if all are missing."""
     if not isinstance(sources, list) or all(g is None for g in gradients):
         return None if isinstance(sources, list) else gradients
     pairs = zip(gradients, sources, strict=True)

@@ -311,7 +311,7 @@ def regularized(checkpoint):
 
 
 def loss_inside(checkpoint):
-    """A loss that the call of a layer adds counts once, with its gradient."""
+    """If a layer adds a loss in its call, the loss counts once, and has its gradient."""
 
     class Penalized(keras.layers.Layer):
         def call(self, x):

@@ -24,7 +24,7 @@ class Kept:
 
 
 def memory_of(t: Any) -> tuple[int, int]:
-    """Where its memory begins, and how many bytes it has, all of it."""
+    """Returns the address of the tensor's storage, and the bytes of the whole storage."""
     storage = t.untyped_storage()
     return storage.data_ptr(), storage.size()
 

@@ -121,7 +121,7 @@ def second_derivative_not_reentrant(checkpoint):
 
 
 def gradient_inside(checkpoint):
-    """A block may differentiate."""
+    """A block may compute a gradient inside."""
     function = checkpoint(lambda x: ms.grad(lambda x: ops.sin(x).sum())(x))
     return gradients(lambda x: function(x).sum(), leaf())
 

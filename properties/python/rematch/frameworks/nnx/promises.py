@@ -131,7 +131,7 @@ def bare_parameter(checkpoint):
 
 
 def created_variable(checkpoint):
-    """A variable that is made within is there afterwards."""
+    """A variable that the function adds to a module is still in the module afterwards."""
 
     class Block(nnx.Module):
         def __call__(self, x):

@@ -78,8 +78,8 @@ class CustomLayer:
 
     @cached_property
     def declaration(self) -> str:
-        """The declaration for the harness, whose form PROTOCOL.md gives. A sample of the layer shows
-        whether it has parameters, draws, and changes its state."""
+        """The declaration for the harness, in the form of PROTOCOL.md. A sample of the layer shows whether the layer
+        has parameters, draws random numbers or changes its state."""
         if self.traits is not None:
             return f"{self.name}: {self.shapes}" + (f"; {self.traits}" if self.traits else "")
         shape = sample(self.shapes)

@@ -32,7 +32,7 @@ class Kept:
 class Memory:
     """Names every storage that it is shown, once, and counts the bytes of those that are live.
 
-    The memory of the model and of its input has the name 0 and counts nothing.
+    The memory of the model and of its inputs has the name 0; saved() does not count it.
     """
 
     def __init__(self) -> None:

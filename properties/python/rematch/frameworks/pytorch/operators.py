@@ -150,9 +150,9 @@ def _listed(operators: Iterable[Any]) -> str:
 
 
 def policy_of(case: Case, segment: Segment) -> str:
-    """The name of the policy by operators that the segment has, "" where it has none.
+    """Returns the name of the segment's policy by operators, "" if it has none.
 
-    What is kept serves one backward. A segment whose recomputation may draw afresh keeps no draw.
+    A policy serves a single backward. A segment that does not preserve the random state has none that may keep draws.
     """
     name, protocol, choice = case.options.get(POLICY, ""), case.protocol, segment.choice
     several = protocol.backwards > 1 or protocol.partial or protocol.auxiliary_losses

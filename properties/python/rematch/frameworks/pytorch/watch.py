@@ -76,7 +76,7 @@ class Watch:
         self._inputs = inputs
 
     def forward(self) -> AbstractContextManager[Any]:
-        """Surrounds a forward and its loss."""
+        """Returns the context in which a forward and its loss run."""
         return nullcontext()
 
     def model(self, offload: bool) -> AbstractContextManager[Any]:

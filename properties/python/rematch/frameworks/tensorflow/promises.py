@@ -40,7 +40,7 @@ def second_derivative_by_variable(checkpoint):
 
 
 def gradient_penalty(checkpoint):
-    """A gradient by the input is differentiated by a variable."""
+    """A gradient with respect to the input can be differentiated with respect to a variable."""
     x, v = tf.constant(2.0), tf.Variable(3.0)
     return gradient(lambda v: gradient(checkpoint(lambda x: x * x * v * v), x), v)
 

@@ -115,7 +115,7 @@ class EagerRun(Run):
 
     @contextmanager
     def differentiated(self) -> Iterator[None]:
-        """Surrounds a backward."""
+        """A context in which a backward runs."""
         if not self._is_first():
             yield
             return

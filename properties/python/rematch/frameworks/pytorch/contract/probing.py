@@ -224,7 +224,7 @@ class Counted:
 
 
 class InTurn(Counted):
-    """The first function in its first call, the second in its second; the last one from then on."""
+    """Calls the first function in its first call, the second in its second, and so on; then always the last one."""
 
     def __init__(self, *functions):
         super().__init__(lambda x: functions[min(self.runs, len(functions)) - 1](x))

@@ -282,7 +282,7 @@ def python_random(call, accident):
 
 
 def crosses(seed):
-    """Whether the first draw after `seed` is the plain branch and the second is not."""
+    """Whether, after `seed`, the first draw leads to the plain branch and the second to the other one."""
     draws = random.Random(seed)
     return draws.random() >= 0.5 > draws.random()
 
