@@ -32,9 +32,10 @@ def prose_of(page):
 
 
 def anchors_of(page):
-    """Anchors of the headings, as GitHub makes them."""
+    """Anchors of the headings, as GitHub makes them, and those that the page sets itself."""
     headings = re.findall(r"(?m)^#+ (.+)$", prose_of(page))
-    return {re.sub(r"[^\w\- ]", "", h.strip().lower()).replace(" ", "-") for h in headings}
+    own = re.findall(r'<a id="([\w-]+)"></a>', page)
+    return {re.sub(r"[^\w\- ]", "", h.strip().lower()).replace(" ", "-") for h in headings} | {*own}
 
 
 def links_of(page):

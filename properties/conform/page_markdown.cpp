@@ -67,14 +67,16 @@ std::string reason(const Divergence& d) {
   return fmt::format("not explained yet: {}: {}", d.violation.law, plain(d.violation.place));
 }
 
-/// Whether an id may be an anchor as it is.
-bool is_anchor(std::string_view id) {
-  return id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") == std::string::npos;
+/// Of the row of a table that has the entry; empty where it can be none.
+std::string anchor_of(const std::string& framework, const std::string& id) {
+  std::string anchor = framework + "-" + id;
+  constexpr std::string_view kMay = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+  return anchor.find_first_not_of(kMay) == std::string::npos ? anchor : "";
 }
 
-/// To the row of a table that has it, or an id that is none.
-std::string link_to(const std::string& id) {
-  return is_anchor(id) ? fmt::format("[{0}](#{0})", id) : plain(id);
+std::string link_to(const std::string& framework, const std::string& id) {
+  const std::string anchor = anchor_of(framework, id);
+  return anchor.empty() ? plain(id) : fmt::format("[{}](#{})", id, anchor);
 }
 
 std::string script_of(const Cause& cause) {
@@ -93,8 +95,9 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
   for (const Cause& cause : causes) {
     if (!has(cause)) continue;
     const std::string& id = cause.first().id;
+    const std::string anchor = anchor_of(cause.framework, id);
     rows += fmt::format("| {} | {}{}**{}**: {}{}{} | {} |\n", plain(cause.framework),
-                        is_anchor(id) ? fmt::format("<a id=\"{}\"></a>", id) : "",
+                        anchor.empty() ? "" : fmt::format("<a id=\"{}\"></a>", anchor),
                         cause.first().mark == Mark::fresh ? "NEW " : "", plain(id),
                         reason(cause.first()), report(cause.first()), script_of(cause),
                         cause.where(gradients, code));
@@ -146,7 +149,7 @@ std::string answer_of(const Column& column, const std::vector<Cause>& causes) {
       break;
   }
   if (most != nullptr) {
-    text = fmt::format("**silently wrong**: {} ({} of {})", link_to(most->id),
+    text = fmt::format("**silently wrong**: {} ({} of {})", link_to(column.framework(), most->id),
                        number(most->wrong_gradients()), counted(column.cases, "case"));
     if (ways > 1) text += fmt::format(" and {}", counted(ways - 1, "more cause"));
   }

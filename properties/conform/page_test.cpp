@@ -158,7 +158,7 @@ TEST_CASE("both forms of a page say what each implementation does with each law"
   CHECK(contains(markdown, "| kept 1,000 |"));
   CHECK(contains(markdown, "- missing: no Python with it was found"));
   CHECK(contains(markdown,
-                 "| one | <a id=\"slow\"></a>**slow**: It is slow. "
+                 "| one | <a id=\"one-slow\"></a>**slow**: It is slow. "
                  "([reported](https://example.org/1), since 2.9) ([script]("));
   const auto json = nlohmann::json::parse(page_json(page));
   const auto& laws = json["subjects"][0]["laws"];
@@ -297,8 +297,9 @@ TEST_CASE("what is silently wrong stands on the page, whether a case or a script
   CHECK(table_of() == "## Silently wrong otherwise");
   slow.moves_gradients = true;
   CHECK(table_of() == "## Silently wrong gradients");
-  CHECK(contains(page_markdown(page),
-                 "| `one` | **silently wrong**: [slow](#slow) (60 of 1,000 cases); 1 silent bug"));
+  CHECK(contains(
+      page_markdown(page),
+      "| `one` | **silently wrong**: [slow](#one-slow) (60 of 1,000 cases); 1 silent bug"));
   slow.moves_gradients = false;
   slow.laws = {{"parameter-gradients", 3}};
   CHECK(table_of() == "## Silently wrong gradients");

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> None:
-    """Raises SystemExit: 2 for a wrong argument, what cannot be measured, or if nothing fits, which is no violation."""
+    """Raises SystemExit: 2 for a wrong argument, for a model that cannot be measured, and if nothing fits."""
     parser = _parser()
     given = parser.parse_args(arguments)
     given_inputs = inputs_of(parser, given.input)

@@ -102,8 +102,8 @@ class Modules:
                 self.states.setdefault(t.data_ptr(), name)
 
     def at(self, frame: FrameType | None, around: str | None) -> tuple[str, nn.Module | None] | None:
-        """Returns the innermost module of the model that `frame` runs in, with its name; None for what FSDP or a
-        collective does on the way. `around` is the answer where the region begins; None searches beyond."""
+        """Returns the innermost module of the model that `frame` runs in, with its name; None within FSDP or a
+        collective. `around`: the name to return when the search reaches the region; if None, it goes on beyond it."""
         kinds = self._kinds
         while frame is not None:
             code = frame.f_code

@@ -43,7 +43,8 @@ Places = list[tuple[MutableMapping[str, Any], str, list[float]]]
 def set_by_callers(state: State) -> dict[str, Places]:
     """Returns, by name, where callers set values that forwards read: attributes and buffers that no forward writes, and
     that another method writes or __init__() leaves at None; context variables; globals and closure variables that
-    another function of the file sets; and entries of such a dictionary or list. What __init__() makes is left out."""
+    another function of the file sets; and the entries of those that are dictionaries or lists. What __init__() makes is
+    left out."""
     found: dict[str, Places] = {}
     for module in state.modules().values():
         for name, (limits, has_setter) in _attributes(type(module)).items():

@@ -44,8 +44,8 @@ def may_read(functions: Iterable[FunctionType]) -> bool:
 class Tape:
     """Answers reads of the system: the n-th read of a step gives the same number in every run.
 
-    A recomputation reads on, as it would from the real system. With a `load`, it reads a much later clock, and `load`
-    times the load and the memory.
+    A recomputation gets the next numbers, as from the real system. With a `load`, it reads a much later clock, and the
+    system's load and memory multiplied by `load`.
     """
 
     def __init__(self, load: float = 0) -> None:

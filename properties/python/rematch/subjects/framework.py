@@ -85,8 +85,8 @@ class Framework(Description, Subject):
     def differentiate(
         self, run: Run, objective: partial[Any], arguments: list[Any], trained: list[int]
     ) -> tuple[Any, Sequence[Any], Sequence[Any]]:
-        """The helper of that name; overridden by what compiles first, which `run.key` names: what
-        a compiled step may not remember is in `objective.args`, beside `arguments`."""
+        """Calls the helper of that name. An override that compiles may use a step again for an equal `run.key`, and
+        passes it `objective.args` and `arguments` each time: a compiled step may not remember them."""
         return self.names["differentiate"](objective, arguments, trained)
 
     def forward(self, run: Run, x: np.ndarray, target: np.ndarray, place: Place) -> Pending:

@@ -65,13 +65,13 @@ def equal_numbers(checkpoint):
 
 
 def zero_signs(checkpoint):
-    """So are zeros of different signs."""
+    """Zeros of different signs are told apart."""
     block = checkpoint(lambda x, s: x * np.copysign(1.0, s))
     return [jax.grad(lambda x, s=s: block(x, s))(1.0) for s in (0.0, -0.0)]
 
 
 def equal_fields(checkpoint):
-    """So are fields of modules, static or not."""
+    """Fields of modules are told apart, static or not."""
 
     class Block(eqx.Module):
         power: Any

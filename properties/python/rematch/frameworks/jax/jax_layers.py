@@ -19,8 +19,8 @@ _COMPILES_FAST = (
 
 
 def xla(same_rounding: bool = True) -> str:
-    """Lines that configure XLA, which have to stand before the first array is made. Unless `same_rounding`, XLA rounds
-    an operation by what else is compiled with it."""
+    """Lines that configure XLA, which have to stand before the first array is made. Unless `same_rounding`, how
+    XLA rounds an operation depends on what else is compiled with it."""
     more = " --xla_disable_hlo_passes=fusion,algsimp,constant_folding,transpose-folding" if same_rounding else ""
     why = "# An operation rounds the same whatever else is compiled with it.\n" if same_rounding else ""
     return f'import os\n\n{why}os.environ["XLA_FLAGS"] = "{_COMPILES_FAST}{more}"\n'

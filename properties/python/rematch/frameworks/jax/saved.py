@@ -52,7 +52,7 @@ class Saved:
         record.add("bytes", moment="after_forward", saved=sum(self.sizes), **place.where)
 
     def note_layers(self, record: Record) -> None:
-        """Notes what layers save, unless others use it as well, and what they make."""
+        """Notes what each layer makes, and what it saves, unless something outside of the layers uses that, too."""
         name = 0
         for name, (size, users) in enumerate(zip(self.sizes, self.users, strict=True), 1):
             for layer in users:

@@ -80,7 +80,7 @@ def of_torch(objective: Any, arguments: Any, trained: Any) -> Any:
 
 
 class Updates(keras.StatelessScope):
-    """Variables have these values, and keep them: what a forward assigns lies in `made`."""
+    """A scope in which variables keep given values: what a forward assigns goes to `made`, not into them."""
 
     def __init__(self, values: Any):
         super().__init__(values)

@@ -41,7 +41,7 @@ def modules_of(function: Any) -> list[Any]:
 
 
 def recompute(function: Any, *values: Any, **options: Any) -> Any:
-    """Lists are the parameters of modules. They belong to the cell and are not passed on."""
+    """Lists in `values` are parameters of modules: the cell has them, so that ms.recompute() does not get them."""
     tensors = [v for v in values if not isinstance(v, list)]
 
     def run(*given: Any, **keywords: Any) -> Any:

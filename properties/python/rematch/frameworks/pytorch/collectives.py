@@ -49,7 +49,7 @@ class Collectives(Reader):
 
     @contextmanager
     def segment(self, begin: int, end: int) -> Iterator[None]:
-        """Surrounds what a segment runs."""
+        """Surrounds a run of a segment, its forward or a recomputation."""
         before, self._segment = self._segment, f"layers {begin} to {end - 1}"
         with self.phase("recomputation" if self._phase == "backward" else self._phase):
             yield

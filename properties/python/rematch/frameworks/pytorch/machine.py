@@ -63,7 +63,7 @@ class Unwritten:
 
     @property
     def fills(self) -> bool:
-        """Whether this build of PyTorch has the means."""
+        """Whether this build of PyTorch can fill memory that is allocated."""
         return bool(self._flags)
 
     @contextmanager

@@ -53,7 +53,7 @@ class Memory:
             self._made.pop(storage._cdata, None)
 
     def enters(self, tensors: Iterable[Tensor]) -> None:
-        """Gives them to a forward: they belong to the model, but are to be gone after their backward."""
+        """Hands inputs to a forward: they count as the model's, but must be freed by the end of their backward."""
         tensors = list(tensors)
         self.belongs_to_model(tensors)
         for t in tensors:

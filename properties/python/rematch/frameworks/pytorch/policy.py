@@ -43,8 +43,8 @@ def is_final(op: Any) -> bool:
 
 
 def contexts_for(kept: frozenset[int], watch: Watch, own: bool) -> dict[str, Any]:
-    """The option of checkpoint() that keeps what the layers `kept` compute. `own`: it is that of
-    PyTorch."""
+    """The option of checkpoint() that keeps what the layers `kept` compute. `own`: checkpoint() is
+    PyTorch's."""
 
     def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy | bool:
         place = watch.place

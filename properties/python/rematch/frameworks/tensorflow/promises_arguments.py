@@ -9,7 +9,7 @@ from rematch.subjects.promises import promises_in
 
 
 def gradient(objective: Callable[..., Any], *by: Any) -> Any:
-    """The gradient of `objective(*by)`, or a list of them where it is by several."""
+    """The gradient of `objective(*by)` with respect to `by`: a list if there are several."""
     with tf.GradientTape() as tape:
         tape.watch(by)
         y = objective(*by)
@@ -97,7 +97,7 @@ def flag_argument(checkpoint):
 
 
 def none_argument(checkpoint):
-    """An argument may be None, as a mask that there is not."""
+    """An argument may be None, such as an absent mask."""
     return gradient(lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None), tf.constant(2.0))
 
 

@@ -128,9 +128,9 @@ def seed(value):
 
 @contextlib.contextmanager
 def same_state():
-    """A state that is always the same, after which all is as it was before.
+    """Sets a fixed state, and restores the state before afterwards.
 
-    Without the garbage collector, for what is kept alive is a fact.
+    The garbage collector is off, because probes report what stays alive.
     """
     before = torch.get_rng_state(), random.getstate(), torch.get_default_dtype()
     deterministic, collects = torch.are_deterministic_algorithms_enabled(), gc.isenabled()
