@@ -143,7 +143,6 @@ def _layer(name: str, read: str, config: str) -> CustomLayer:
 LAYERS = [_layer(name, *family) for name, family in FAMILIES.items()]
 
 
-
 def held_by(function):
     """What the function of a script closes over, and those that it closes over."""
     parts = [cell.cell_contents for cell in function.__closure__ or ()]
