@@ -95,7 +95,7 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
   for (const Cause& cause : causes) {
     if (!has(cause)) continue;
     const std::string& id = cause.first().id;
-    const std::string anchor = anchor_of(cause.framework, id);
+    const std::string anchor = is_bug(cause) ? anchor_of(cause.framework, id) : "";
     rows += fmt::format("| {} | {}{}**{}**: {}{}{} | {} |\n", plain(cause.framework),
                         anchor.empty() ? "" : fmt::format("<a id=\"{}\"></a>", anchor),
                         cause.first().mark == Mark::fresh ? "NEW " : "", plain(id),
@@ -107,54 +107,66 @@ std::string table_of_causes(const std::vector<Cause>& causes, bool gradients, Ha
                      gradients ? " with a wrong gradient" : "", rows);
 }
 
-/// Whether the gradients of an implementation are right, or in how many cases of its worst cause,
-/// and in how many ways, they are silently wrong.
+/// Some of these, and how many more there are.
+std::string some_of(const std::vector<std::string>& parts) {
+  constexpr std::size_t kMost = 4;
+  if (parts.size() <= kMost) return list_text(parts);
+  return fmt::format("{} and {} more", list_text({parts.begin(), parts.begin() + kMost}),
+                     parts.size() - kMost);
+}
+
+/// Whether the gradients of an implementation are right, or by which causes they are silently
+/// wrong, the most frequent one first.
 std::string answer_of(const Column& column, const std::vector<Cause>& causes) {
-  if (column.cells.empty()) return "not judged";
-  const Divergence* most = nullptr;
-  std::size_t ways = 0;
-  std::size_t others = 0;
+  std::vector<std::pair<std::uint64_t, std::string>> wrong;
+  std::vector<std::string> others;
   for (const Cause& cause : causes) {
     if (cause.first().mark < Mark::known || cause.first().plain_too || !cause.is_silent()) continue;
     for (const Sighting& s : cause.seen) {
       if (s.column != &column) continue;
-      if (s.divergence->wrong_gradients() == 0) {
-        // Elsewhere it reaches a gradient, or a script says that it does not.
-        others += s.divergence->is_silent() && !cause.reaches_a_gradient() ? 1 : 0;
-        continue;
+      const std::string link = link_to(cause.framework, s.divergence->id);
+      if (const std::uint64_t cases = s.divergence->wrong_gradients(); cases > 0) {
+        wrong.emplace_back(cases, link);
+      } else if (s.divergence->is_silent() && !cause.reaches_a_gradient()) {
+        others.push_back(link);
       }
-      ++ways;
-      const bool is_more =
-          most == nullptr || s.divergence->wrong_gradients() > most->wrong_gradients();
-      if (is_more) most = s.divergence;
     }
   }
+  std::stable_sort(wrong.begin(), wrong.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   std::string text;
-  switch (column.gradients().mark) {
-    case Mark::kept:
-      text = "right";
-      break;
-    case Mark::too_few:
-      text = fmt::format("none wrong, but fewer than {} structures", kFewStructures);
-      break;
-    case Mark::not_promised:
-      text = "right, but for limits that are documented";
-      break;
-    case Mark::known:
-    case Mark::fresh:
-      text = "wrong with and without the checkpoint";
-      break;
-    default:
-      text = "not judged";
-      break;
+  if (column.cells.empty()) {
+    text = "not judged";
+  } else if (!wrong.empty()) {
+    std::vector<std::string> links;
+    for (const auto& [cases, link] : wrong) links.push_back(link);
+    links.front() +=
+        fmt::format(" ({} of {})", number(wrong.front().first), counted(column.cases, "case"));
+    text = "**silently wrong**: " + some_of(links);
+  } else {
+    constexpr std::string_view kToo =
+        "[wrong without a checkpoint, too]"
+        "(#wrong-without-a-checkpoint-too)";
+    switch (column.gradients().mark) {
+      case Mark::kept:
+        text = "right";
+        break;
+      case Mark::too_few:
+        text = fmt::format("none wrong, but fewer than {} structures", kFewStructures);
+        break;
+      case Mark::not_promised:
+        text = "right, but for limits that are documented";
+        break;
+      case Mark::known:
+      case Mark::fresh:
+        text = kToo;
+        break;
+      default:
+        text = "not judged";
+        break;
+    }
   }
-  if (most != nullptr) {
-    text = fmt::format("**silently wrong**: {} ({} of {})", link_to(column.framework(), most->id),
-                       number(most->wrong_gradients()), counted(column.cases, "case"));
-    if (ways > 1) text += fmt::format(" and {}", counted(ways - 1, "more cause"));
-  }
-  if (others > 0) text += fmt::format("; {} outside of gradients", counted(others, "silent bug"));
-  return text;
+  return others.empty() ? text : text + "; something else silently wrong: " + some_of(others);
 }
 
 /// What a user writes, and whether that gives right gradients.
