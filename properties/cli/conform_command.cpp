@@ -381,9 +381,10 @@ void declare_conform(Command& command) {
   command.add("--structures", a->structures, "N",
               "Distinct models, plans and modes of each (default: 500; unlimited with --for)");
   command.add("--cases", a->cases, "N", "Number of cases of each");
-  command.add("--for", a->duration, "TIME",
-              "How long to hunt in each: 60s, 5m, 1h; up to three times that until 100 structures "
-              "are judged; with --structures, the longest");
+  command.add(
+      "--for", a->duration, "TIME",
+      "Time for each: 60s, 5m, 1h; up to three times as long while fewer than 100 structures "
+      "are judged; with --structures, the limit");
   command.add("--seed", a->seed, "S", "Seed, or \"random\" (default: 1)");
   command.add("--mix", a->mix, "MIX", "Mix of cases: standard or wide");
   command.add("--jobs", a->jobs, "N", "Threads (default: one for each core)");
@@ -398,7 +399,7 @@ void declare_conform(Command& command) {
       "that you name are judged again");
   command.add_flag(
       "--resume", a->resume,
-      "Skip implementations that --out has already, judged to the end with the same --state");
+      "Skip implementations that --out has, if they were finished under the same --state");
   command.add("--state", a->state, "TEXT",
               "Version of rematch, such as a commit, which the page keeps with each row");
   command.add_flag("--json", a->json, "JSON instead of text");

@@ -148,9 +148,8 @@ void declare_faults(Command& command) {
   command.add("--device", a->device, "DEVICE", "Device to run on: cpu or cuda");
   command.add("--jobs", a->jobs, "N", "Threads (default: all)");
   command.add("--profile", a->profiles, "PROFILE",
-              "Judge the faults by this profile, as if the engine were its subject: a name, a "
-              "file, or all; fail if it hides one. One hunt for each fault unless --seeds asks "
-              "for more; may be given several times");
+              "Fail if this profile hides a fault: a name, a file, or all; may be given several "
+              "times. Runs one hunt for each fault unless --seeds asks for more");
   command.add_flag("--json", a->json, "JSON instead of text");
   command.runs([a] { return hunt_catalogue(*a); });
 }

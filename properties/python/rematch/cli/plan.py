@@ -26,14 +26,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_module(parser, "MODEL")
     parser.add_argument(
-        "--budget", help="the most bytes of a step: 8GB, 500MiB, 60%% of the plain peak; default: the least"
+        "--budget", help="bytes that a step may take: 8GB, 500MiB, 60%% of the plain peak; default: the least possible"
     )
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help="the optimizer, whose states and step are counted, too")
     parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; may be repeated')
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="time limit of each of the two rounds of timing (default: 10)"
     )
-    parser.add_argument("--compare", action="store_true", help="measures what people do without a plan as well")
+    parser.add_argument("--compare", action="store_true", help="also measures the usual choices: every block, every second block, ...")
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")

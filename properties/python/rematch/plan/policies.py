@@ -54,7 +54,7 @@ def _may_be_kept(op: Any) -> bool:
 
 
 def written(kept: Iterable[Ran]) -> str:
-    """Returns the policy that keeps these as a text."""
+    """Returns, as a text, the policy that keeps these results."""
     of: dict[str, list[int]] = {}
     for one in sorted(kept, key=lambda o: (str(o.op), o.number)):
         of.setdefault(str(one.op), []).append(one.number)

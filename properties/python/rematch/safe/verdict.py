@@ -52,7 +52,7 @@ class Finding:
 
     @property
     def what(self) -> str:
-        """What differs in the first variant whose outputs or gradients do."""
+        """What differs in the first variant; variants whose outputs or gradients differ come first."""
         return self._first[0].text
 
     @property

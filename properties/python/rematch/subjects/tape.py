@@ -66,7 +66,7 @@ class Tape(Framework):
         raise NotImplementedError
 
     def hook(self, t: Any, called: Callable[[Any], None]) -> None:
-        """With the gradient of a leaf, whenever there is one."""
+        """Calls `called` with the gradient of the leaf `t`, whenever it gets one."""
         raise NotImplementedError
 
     def gradient(self, t: Any) -> Any:

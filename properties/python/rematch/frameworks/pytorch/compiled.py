@@ -75,9 +75,9 @@ class Compilation:
     def compile(
         self, run: Callable[..., Values], checkpointed: bool, whole: bool, symbols: bool
     ) -> Callable[..., Values]:
-        """`run` compiled by its first call. Further calls fail as that one did, and
-        look at nothing: whatever is compiled into it must be the same. `checkpointed` says whether
-        the budget applies, `whole` that it must become one graph, `symbols` that sizes are symbols in it.
+        """Returns `run`, compiled by its first call. If that fails, later calls raise the same error. They check no
+        guards: whatever is compiled into it must be the same. `checkpointed` says whether the budget applies,
+        `whole` that it must become one graph, `symbols` that sizes are symbols in it.
 
         Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
         """

@@ -62,8 +62,7 @@ SECONDS = 50
 
 
 class RanksScript(TorchScript):
-    """`setup`: how the case is run in parallel. Raises Unsupported for what no such script can
-    show."""
+    """A script on several ranks, set up as `setup` says. Raises Unsupported for what none can show."""
 
     numbers = _NUMBERS
     alike = ""

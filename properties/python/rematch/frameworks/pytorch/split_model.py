@@ -29,7 +29,7 @@ def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
 
 @dataclass
 class SplitModel(ParallelModel):
-    """A model whose values are whole on every rank, but within units."""
+    """A model whose values are whole on every rank, except within units."""
 
     def _wrap(self) -> None:
         assert self.group is not None and self.seen is not None

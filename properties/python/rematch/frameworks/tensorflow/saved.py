@@ -172,7 +172,7 @@ class Forward:
                     self.users.setdefault(at, set()).update(layers)
 
     def note(self, record: Record) -> None:
-        """Notes what layers save, unless it is not known who else does. The order is the same in every run."""
+        """Notes what layers save, but no memory that has an unknown user. The order is the same in every run."""
         sizes = [end - begin for begin, end in self.kept]
         known = [
             (sorted(layer for layer in layers if layer is not None), sizes[at])

@@ -321,7 +321,7 @@ def judged(run, reference):
 
 
 def against_plain(run):
-    """How the gradients of `run(call)`, which returns what it counted and them, compare."""
+    """Compares the gradients of a checkpointed and a plain run. `run(call)` returns its counts and its gradients."""
     runs, gradients = run(checkpoint)
     _, reference = run(directly)
     return {"verdict": judged(lambda: gradients, reference), "runs": runs}

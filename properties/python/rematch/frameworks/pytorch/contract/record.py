@@ -198,7 +198,7 @@ def digest(text):
 
 
 def with_earlier(record, earlier):
-    """The record with what an older release shows otherwise, of the probes that both have."""
+    """Adds to each probe that both records have what the older release shows differently; returns the record."""
     seen = {p["id"]: p["seen"] for p in earlier["probes"]}
     for probe in record["probes"]:
         old, new = seen.get(probe["id"], {}), probe["seen"]
