@@ -14,21 +14,6 @@ def due(fact):
     return fact["flops"] / (fact["flops"] - fact["recomputed_flops"])
 
 
-class Targets:
-    def __init__(self):
-        self.lines = []
-
-    def add(self, sentence, cells):
-        """cells: pairs of a name and whether the target is met."""
-        if not cells:
-            return
-        missed = [name for name, met in cells if not met]
-        text = f"{sentence}: {len(cells) - len(missed)} of {len(cells)}"
-        if missed and len(missed) < len(cells):
-            text += "; not in " + ", ".join(missed)
-        self.lines.append(text)
-
-
 def print_times(cells, sides, title):
     ours = [s for s in sides if s != "torch"]
     pairs = [(s, "torch") for s in ours if "torch" in sides]
@@ -70,32 +55,6 @@ def print_costs(cells, facts, threads, sides):
         print(line)
 
 
-def targets(samples, facts, sides):
-    found = Targets()
-    steps = [(t, m, p, cell) for t, cells in samples.items() for (m, p), cell in cells.items()]
-    name = "{}/{} on {}".format
-    ours = [s for s in sides if s != "torch"]
-    for side in ours:
-        if "torch" in sides:
-            found.add(f"step time at or below PyTorch's, {side}", [
-                (name(m, p, t), ratio(cell[side], cell["torch"]) <= 1) for t, m, p, cell in steps])
-    for side in ours:
-        if side != "native" and "native" in ours:
-            found.add(f"{side} within 1.5 times of native", [
-                (name(m, p, t), ratio(cell[side], cell["native"]) <= 1.5)
-                for t, m, p, cell in steps])
-    for side in ours:
-        found.add(f"overhead at most 5 % above what is due, {side}", [
-            (name(m, p, t), ratio(cell[side], samples[t][m, "plain"][side])
-             <= 1.05 * due(facts[t, m, p][side]))
-            for t, m, p, cell in steps if p != "plain" and (m, "plain") in samples[t]])
-    if "torch" in sides and ours:
-        found.add("peak bytes at or below PyTorch's", [
-            (name(m, p, t), facts[t, m, p][ours[0]]["peak_bytes"]
-             <= facts[t, m, p]["torch"]["peak_bytes"]) for t, m, p, _ in steps])
-    return found.lines
-
-
 def print_tables(samples, facts, about, cpu, args):
     sides = list(about)
     print(f"{cpu}; {args.rounds} rounds, {args.clock} clock, device {args.device}")
@@ -107,6 +66,3 @@ def print_tables(samples, facts, about, cpu, args):
         plural = "thread" if threads == 1 else "threads"
         print_times(cells, sides, f"ms a step, {threads} {plural}")
         print_costs(cells, facts, threads, sides)
-    print("\ntargets")
-    for line in targets(samples, facts, sides):
-        print("  " + line)

@@ -14,7 +14,6 @@ from ptx.build import ROOT, Failure, run, said
 from ptx.planted import FAULTS
 
 EMULATOR = "engine/emulator"
-MARKS = "<!-- begin: ci/maintain/ptx --faults --readme -->\n", "<!-- end -->\n"
 #: The tests of a source, where no file of tests has its name.
 TESTS = {"product": '"a linear layer on the engine*","an own product*"',
          "conv2d_direct": '"convolutions whose sums are exact*","convolutions on the device*"'}
@@ -187,8 +186,4 @@ def main(build, arguments):
         print(json.dumps({"format": 1, "faults": results}))
     else:
         print("\n".join(table(results)))
-    if arguments.readme:
-        before, rest = arguments.readme.read_text().split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        arguments.readme.write_text(before + MARKS[0] + "\n".join(table(results)) + "\n" + MARKS[1] + after)
     return 0

@@ -4,7 +4,7 @@ import sys
 import textwrap
 
 import pytest
-from cases import chain, run_of, segment
+from cases import chain, differing, run_of, segment
 
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, shown
 
@@ -18,10 +18,6 @@ def started(start, name):
     subject = start(sys.executable, "-m", "rematch", name)
     declared = {d.partition(":")[0]: d for d in subject.hello()["layers"]}
     return subject, lambda layer: {"kind": "custom", "layer": declared[layer]}
-
-
-def differing(record):
-    return {o["quantity"] for o in record["observations"] if not o.get("as") and o.get("data")}
 
 
 @pytest.mark.parametrize("variant", OPTIONS)

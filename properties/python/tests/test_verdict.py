@@ -32,19 +32,6 @@ def test_the_verdict_says_what_it_rests_on():
     assert as_data["safe"] and as_data["saved_bytes"]["plain"] == X.nbytes
 
 
-@pytest.mark.parametrize(
-    ("module", "shape", "plain", "checkpointed"),
-    [
-        (nn.Linear(128, 32), (64, 128), 32_768, 32_768),
-        (nn.Sequential(nn.Linear(32, 128), nn.GELU(), nn.Linear(128, 32)), (64, 32), 73_728, 8_192),
-    ],
-)
-def test_bytes_that_wait_for_the_backward_are_counted(module, shape, plain, checkpointed):
-    """Of a linear layer the input waits, of GELU its own: 64 x 128 floats are 32,768 bytes."""
-    saved = judge(module, torch.randn(shape)).saved
-    assert saved == {"plain": plain, "reentrant": checkpointed, "non_reentrant": checkpointed}
-
-
 def test_a_context_that_the_caller_leaves_before_the_backward_can_be_asked_about():
     class Coarse(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):

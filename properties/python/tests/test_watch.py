@@ -332,14 +332,6 @@ def test_nested_checkpoints_are_compared_at_every_depth(outer, inner):
         assert places(watch) == ([("inner.1.inner.1", "aten.mul.Tensor")] if other else [])
 
 
-def test_early_stop_ends_a_comparison_and_is_no_difference():
-    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)))
-    for early in (True, False):
-        with library.set_checkpoint_early_stop(early):
-            watch = watched_step(model)
-        assert (watch.compared, watch.findings) == (1, [])
-
-
 def test_selective_checkpoints_are_compared_and_what_their_policies_see_stays():
     asked = []
 
