@@ -15,11 +15,13 @@ from modules import maker
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from rematch.__main__ import main
 from rematch.plan import apply, plan_model
 from rematch.plan.choose import NONE, Chain, Walk, cheapest, frontier, peak_of
+from rematch.plan.code import code_of
 from rematch.plan.planner import bytes_of
 from rematch.plan.table import designs
 from rematch.safe import judge_model
@@ -147,6 +149,26 @@ def test_apply_keeps_names_and_can_be_copied_and_ended():
     assert torch.equal(model[0].weight.grad, twin[0].weight.grad)
     applied.remove()
     assert is_left_as_it_was(model)
+
+
+class Ran(TorchDispatchMode):
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.names = [*getattr(self, "names", ()), str(op)]
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("choice", ("checkpointed", "products kept", "keeps aten.addmm.default 0, aten.gelu.default 0"))
+def test_a_plan_written_for_pytorch_alone_runs_the_operators_that_apply_runs(choice):
+    def operators(put):
+        model = mlp()
+        put(model)
+        with Ran() as ran:
+            model(torch.ones(2, 8)).sum().backward()
+        return ran.names
+
+    choices, names = {"1.0": "stored", "1.1": choice, "1.2": choice}, {}
+    exec(code_of(choices, "A plan"), names)
+    assert operators(names["apply"]) == operators(lambda model: apply(model, choices)) != operators(lambda _: None)
 
 
 def test_a_plan_whose_step_differed_says_so_first_and_is_refused_unless_told():
@@ -277,7 +299,7 @@ def test_a_snapshot_frees_what_it_allocates(tmp_path):
     assert "entries" in trace(snapshot)
 
 
-def test_the_command_line(capsys):
+def test_the_command_line(capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
         main(["plan", "torch.nn:TransformerEncoder", "--input", "2x3x4"])
     assert ended.value.code == 2 and "--arg" in capsys.readouterr().err
@@ -287,8 +309,10 @@ def test_the_command_line(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["plan", f"{__file__}:example", "--budget", "1B"])
     assert ended.value.code == 2 and "no choice fits" in capsys.readouterr().err
-    main(["plan", f"{__file__}:example", "--json", "--blocks", "0", "--blocks", "2", "--seconds", "0"])
+    code = tmp_path / "plan.py"
+    main(["plan", f"{__file__}:example", "--json", *"--blocks 0 --blocks 2 --seconds 0 --code".split(), str(code)])
     assert list(json.loads(capsys.readouterr().out)["choices"]) == ["0", "2"]
+    assert code.read_text().startswith('"""Checkpoints blocks of Sequential: peak ')
 
 
 @pytest.mark.parametrize(

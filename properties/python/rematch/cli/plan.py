@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from pathlib import Path
 
 from rematch.cli import parser_of, refuse
 from rematch.cli.safe import add_module, inputs_of, made, with_batch
@@ -33,7 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="time limit of each of the two rounds of timing (default: 10)"
     )
-    parser.add_argument("--compare", action="store_true", help="also measures the usual choices: every block, every second block, ...")
+    parser.add_argument("--compare", action="store_true", help="also measures what people do without a plan")
+    parser.add_argument("--code", metavar="FILE", help="writes the plan as a module that needs PyTorch alone")
     parser.add_argument("--chart", action="store_true", help="prints the bytes over the step, plain and planned")
     parser.add_argument("--snapshot", metavar="FILE", help="writes the planned step's memory for PyTorch's viewer")
     parser.add_argument("--json", action="store_true", help="prints the plan as JSON")
@@ -62,11 +64,13 @@ def main(arguments: list[str]) -> None:
         )
     except (RuntimeError, TypeError, ValueError) as error:
         refuse(given.what, str(error))
-    if given.snapshot:
+    code = lambda file: Path(file).write_text(plan.code(), encoding="utf-8")  # noqa: E731
+    for option, file, write in (("snapshot", given.snapshot, plan.snapshot), ("code", given.code, code)):
         try:
-            plan.snapshot(given.snapshot)
+            if file:
+                write(file)
         except OSError as error:
-            parser.error(f"--snapshot: {error}")
+            parser.error(f"--{option}: {error}")
     print(json.dumps(plan.to_json(), indent=2) if given.json else plan)
     if given.chart and not given.json:
         print(plan.chart())

@@ -19,9 +19,13 @@ Contexts = Callable[[], Any]
 
 def known_options() -> dict[str, Contexts | None]:
     """Returns the options by name, each with its `context_fn` for checkpoint(); the first one is not to checkpoint."""
-    # These are torchtitan's list, without the maximum, which is not a product.
-    kept = [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
-    return {STORED: None, CHECKPOINTED: None, PRODUCTS_KEPT: partial(create_selective_checkpoint_contexts, kept)}
+    products = partial(create_selective_checkpoint_contexts, kept_products())
+    return {STORED: None, CHECKPOINTED: None, PRODUCTS_KEPT: products}
+
+
+def kept_products() -> list[Any]:
+    """Returns torchtitan's list of operators, without the maximum, which is not a product."""
+    return [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
 
 
 class Applied:

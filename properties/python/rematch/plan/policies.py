@@ -63,6 +63,11 @@ def written(kept: Iterable[Ran]) -> str:
 
 def contexts_of(text: str) -> Callable[[], Any]:
     """Returns the context_fn of checkpoint() for a text that written() made. Raises ValueError for any other text."""
+    return partial(_contexts, executions_of(text))
+
+
+def executions_of(text: str) -> dict[Any, frozenset[int]]:
+    """Returns, by operator, the executions that such a text keeps. Raises ValueError for any other text."""
     kept: dict[Any, frozenset[int]] = {}
     try:
         for part in text.removeprefix(KEEPS).split(", "):
@@ -75,7 +80,7 @@ def contexts_of(text: str) -> Callable[[], Any]:
             kept[op] = frozenset(map(int, numbers))
     except (AttributeError, ValueError) as error:
         raise ValueError(f"[apply] {text!r} names an operator that PyTorch does not have: {error}") from None
-    return partial(_contexts, kept)
+    return kept
 
 
 def _contexts(kept: dict[Any, frozenset[int]]) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rematch.journal.journal import FORWARD
 from rematch.journal.storages import Allocation, Curve, composition
+from rematch.plan.code import code_of
 from rematch.plan.options import CHECKPOINTED, STORED, Applied
 from rematch.plan.policies import KEEPS
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step
@@ -163,6 +164,12 @@ class Plan:
             applied.remove()
         if on:
             model.__dict__["_rematch_plan"] = Applied(model, self.choices, self.step.options)
+
+    def code(self) -> str:
+        """Returns a module that needs PyTorch alone, whose apply(model) checkpoints these blocks. Raises ValueError for
+        a policy of your own."""
+        peaks = f"peak {size(self.plain_peak)} -> {size(self.measured)}"
+        return code_of(self.choices, f"Checkpoints blocks of {self.name}: {peaks}")
 
     def snapshot(self, path: str, plain: bool = False) -> None:
         """Writes the memory of a step with the plan, or of the plain step if `plain`, for PyTorch's viewer
