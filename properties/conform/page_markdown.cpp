@@ -166,7 +166,8 @@ std::string answer_of(const Column& column, const std::vector<Cause>& causes) {
         break;
     }
   }
-  return others.empty() ? text : text + "; something else silently wrong: " + some_of(others);
+  return others.empty() ? text
+                        : text + "; silently wrong, but not in a gradient here: " + some_of(others);
 }
 
 /// What a user writes, and whether that gives right gradients.
@@ -328,12 +329,13 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
         "tried "
         "that shows it; \"undecided before\": the script does not run in earlier ones.",
         true, [&](const Cause& c) { return is_bug(c) && c.reaches_a_gradient() && !plain_too(c); });
-  table("Silently wrong otherwise",
-        "Outputs, masks, states or random states differ; or a script shows that the framework "
-        "does not do what it states.",
-        false, [&](const Cause& c) {
-          return is_bug(c) && c.is_silent() && !c.reaches_a_gradient() && !plain_too(c);
-        });
+  table(
+      "Silently wrong otherwise",
+      "No case showed a wrong gradient here: outputs, masks, states or random states differ, or a "
+      "script shows that the framework does not do what it states.",
+      false, [&](const Cause& c) {
+        return is_bug(c) && c.is_silent() && !c.reaches_a_gradient() && !plain_too(c);
+      });
   table("Wrong without a checkpoint, too", "The plain run of the framework has the same bug.",
         false, [&](const Cause& c) { return is_bug(c) && plain_too(c); });
   out += "\n## Which laws each implementation keeps\n\n" + topic_table(page);

@@ -264,13 +264,13 @@ TEST_CASE("a topic is as strong as its weakest law") {
   set(one, "outputs", Mark::kept, 900);
   set(one, "parameter-gradients", Mark::kept, 300);
   CHECK(contains(page_markdown(page), "| one | 900 | kept 300 |"));
-  CHECK(contains(
-      page_markdown(page),
-      "| `one` | right; something else silently wrong: [new-1](#one-new-1), [slow](#one-slow) |"));
+  CHECK(contains(page_markdown(page),
+                 "| `one` | right; silently wrong, but not in a gradient here: "
+                 "[new-1](#one-new-1), [slow](#one-slow) |"));
   set(one, "input-gradients", Mark::kept, 47);
   CHECK(contains(page_markdown(page), "| one | 900 | too few 47 (input-gradients) |"));
   CHECK(contains(page_markdown(page),
-                 "| `one` | none wrong, but fewer than 100 structures; something else silently"));
+                 "| `one` | none wrong, but fewer than 100 structures; silently wrong, but"));
   set(one, "absent-gradients", Mark::known, 9);
   CHECK_FALSE(contains(page_markdown(page), "| `one` | right"));
   set(one, "repeatable", Mark::kept, 3);
@@ -300,7 +300,7 @@ TEST_CASE("what is silently wrong stands on the page, whether a case or a script
   CHECK(table_of() == "## Silently wrong gradients");
   CHECK(contains(
       page_markdown(page),
-      "| `one` | **silently wrong**: [slow](#one-slow) (60 of 1,000 cases); something else"));
+      "| `one` | **silently wrong**: [slow](#one-slow) (60 of 1,000 cases); silently wrong, but"));
   slow.moves_gradients = false;
   slow.laws = {{"parameter-gradients", 3}};
   CHECK(table_of() == "## Silently wrong gradients");

@@ -48,7 +48,7 @@ The program, {where}:
 {theirs}
 
 `rematch COMMAND --help` explains each.
-Exit status 0: nothing new; 1: a violation, or a hunt that judged nothing; 2: wrong usage, or nothing to judge.
+Exit status 0: nothing new; 1: a violation, or no law had anything to judge; 2: wrong usage, bad input, or an error.
 
 Examples:
   rematch safe torch.nn:TransformerEncoderLayer --arg 32 --arg nhead=4 --arg batch_first=True --input 2x8x32

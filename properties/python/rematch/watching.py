@@ -105,7 +105,7 @@ class Watch(Regions):
         """For modules in `_first`, whether each runs in this forward, as a hook notes."""
         self._modes: dict[int, Computations] = {}
         if _compiled(model):
-            self._unseen("anything, because the model is compiled")
+            self._unseen("the whole model, because it is compiled")
             self._hooks = []
             return
         self._hooks = [
@@ -136,12 +136,12 @@ class Watch(Regions):
 
     def _begin_step(self, model: nn.Module) -> None:
         if self.steps_watched and not self.count:
-            self._unseen("a call of checkpoint() in a forward of the model; nothing is compared")
+            self._unseen("any call of checkpoint() in a forward of the model; nothing is compared")
         compiled = [name for name, module in model.named_modules() if _compiled(module)]
         if compiled:
             named = f"({', '.join(compiled[:3])}{', ...' if compiled[3:] else ''})"
             if not _COMPILED_STAYS:
-                return self._unseen(f"anything, because there are compiled modules {named}")
+                return self._unseen(f"the whole model, because of compiled modules {named}")
             self._unseen(f"what compiled modules compute {named}")
         self.steps_watched += 1
         self._modules = Modules(model)
@@ -159,7 +159,7 @@ class Watch(Regions):
             if sys.exc_info()[0] is None and (outside or (before and not self.regions)):
                 self._first -= set(outside)
                 names = f" around {', '.join(outside[:3])}{', ...' if outside[3:] else ''}" if outside else ""
-                self._unseen(f"a call of checkpoint(){names} in step {self.steps}, as in a watched step before")
+                self._unseen(f"any call of checkpoint(){names} in step {self.steps}, unlike in an earlier watched step")
 
     def _listen(self, change: int = 1) -> None:
         """Adds or removes a listener. Recomputations listen, too, for the checkpoints in them; several devices run at
@@ -326,8 +326,8 @@ def _text(comparison: Comparison) -> str:
     elif comparison.astray is not None:
         lines.append(f"{_at(comparison.astray)} runs in the recomputation only")
     else:
-        lines.append(f"{_at(states[0])} reads another {_state(states.pop(0), comparison)}")
-    lines += [f"{state.module or 'the model'} reads another {_state(state, comparison)}" for state in states]
+        lines.append(f"{_at(states[0])} reads a changed {_state(states.pop(0), comparison)}")
+    lines += [f"{state.module or 'the model'} reads a changed {_state(state, comparison)}" for state in states]
     if comparison.route is not None:
         lines.append(f"then {_at(comparison.route)} differs: {comparison.route.values}")
     return "\n  ".join(lines)

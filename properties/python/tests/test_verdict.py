@@ -83,7 +83,7 @@ def test_what_was_ruled_out_is_only_what_was_found_unchanged():
     text = ruled_out(Evidence(None, FIRST, NON_REENTRANT, seen, seen, [], execution(0, "a"), execution(1, "b")))
     assert "unchanged when the recomputation began: random states, parameters, buffers" in text
     assert "globals" not in text
-    assert "changed: calls; other modes of PyTorch: the default dtype" in text
+    assert "changed: calls; modes of PyTorch that differ: the default dtype" in text
 
 
 def test_a_partly_frozen_module_is_safe_with_a_reservation():

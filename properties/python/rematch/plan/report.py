@@ -221,13 +221,13 @@ class Plan:
         lines.append(f"checkpointing these blocks can save {size(saved)} at most{self._why_nothing(saved)}")
         if self.not_searched:
             rest = ", ".join(f"{name} ({size(count)})" for name, count in self.not_searched[:3])
-            lines.append(f"not searched, though they keep bytes for the backward: {rest}; blocks= takes others")
+            lines.append(f"not searched, though they keep bytes for the backward: {rest}; add them to blocks=")
         return "\n".join(lines)
 
     def _why_nothing(self, saved: int) -> str:
         if saved > self.plain_peak // 100:
             return f" ({saved / self.plain_peak:.0%} of the peak)"
-        return f": the peak is {place(self.plain)}, where what blocks keep is not what is large"
+        return f": the peak is {place(self.plain)}, where what these blocks keep is only a small part"
 
     def _blocks(self) -> str:
         lines = ["blocks                                   bytes that one keeps (with its output), and its cost"]
@@ -268,7 +268,7 @@ class Plan:
             return ""
         fewest = min((chosen, self.slower), key=lambda of: of.pairs)
         if not fewest.is_sure:
-            return f"{fewest.pairs} pairs of steps are too few for a sure interval of times: seconds= gives more"
+            return f"{fewest.pairs} pairs of steps are too few for a reliable interval: a larger seconds= gives more"
         alike = [p.peak for p in self.points if p.slower is not None and p.slower.meets(chosen)]
         if len(alike) < 2:
             return ""
@@ -285,7 +285,7 @@ class Plan:
             ahead = "  AHEAD of the plan" if one.is_ahead else ""
             lines.append(f"{one.name:<32}  {peak:>10}  {size(one.held):>10}  {one.slower!s:<22}  {planned}{ahead}")
         if not all(one.slower.is_sure for one in self.usual):
-            lines.append("fewer than seven pairs of steps are too few for sure intervals: seconds= gives more")
+            lines.append("fewer than seven pairs of steps give no reliable interval: a larger seconds= gives more")
         return "\n".join(lines)
 
     def _written(self) -> str:
@@ -382,9 +382,9 @@ def place(seen: Measured) -> str:
     if number.isdigit():
         return f"in the {kind} of {seen.executions[int(number)]}"
     if mark.name == TAIL:
-        return "after a block ran: in the layers behind the blocks, or in the loss"
+        return "after a block, before the next one begins: in layers outside of the blocks, or in the loss"
     words = {
-        LOSS: "in the backward of the layers behind the blocks",
+        LOSS: "in the backward of the loss and of the layers after the blocks",
         END: "in the optimizer",
         "begin": "before the first block",
     }

@@ -92,8 +92,7 @@ class Step:
 
     def seconds_of(self, choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> float:
         """Runs a step that nothing watches, with `call` in place of the model, if given. On the CPU it runs on one
-        thread, and seconds are those that the process computed: what else runs on the machine does not lengthen
-        them."""
+        thread and returns the CPU time of the process, which other load does not lengthen."""
         return self._run(choices, _Unwatched, threads=1, call=call).seconds
 
     def operators_of(self, choices: Mapping[str, str]) -> Measured:

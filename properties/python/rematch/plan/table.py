@@ -40,7 +40,7 @@ class Table:
         self._fixed = 0
 
     def note(self, chosen: Sequence[int], seen: Measured, beats: bool = False) -> None:
-        """Adds the measurements of a step. Of measurements that differ, the largest is kept, or this one if it `beats` them."""
+        """Adds what was measured of a step. Where that differs, the largest is kept, or this one if it `beats` them."""
         parts = Parts(seen.curve, len(chosen))
         self._fixed = max(self._fixed, parts.fixed)
 

@@ -29,7 +29,7 @@ def left_at_none(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 def worth_a_trial(name: str, given: Mapping[str, Tensor]) -> Iterator[Tensor]:
     """Yields values to try for the argument `name`, sized after the tensors `given`: masks that leave out an element of
-    each sequence (True may mean keep or drop), and positions from 1 on (others may mean several sequences in one)."""
+    each sequence (True may mean keep or drop), and positions from 1 on (those that start over may mean packed sequences)."""
     sequences = [t for t in given.values() if t.dim() == 3 or (t.dim() == 2 and not t.is_floating_point())]
     if not sequences or not any(word in name for word in ("mask", "position")):
         return

@@ -88,7 +88,7 @@ class _Judged:
         parted = [name for name in blocks if on.recomputes(name) and name not in on.within]
         if parted and 2 * self._outside(parted) > on.held:
             parts = dict.fromkeys(one.rpartition(".")[2] for one in on.checkpointed)
-            what = f"only {listed([*parts])}; {self._outside(parted):,} B of {on.held:,} B are held beside"
+            what = f"only {listed([*parts])}; {self._outside(parted):,} B of {on.held:,} B are held outside these"
             self._remark(PART_IS_KEPT, listed(parted), what)
 
     def _outside(self, names: Sequence[str]) -> int:

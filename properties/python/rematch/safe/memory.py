@@ -35,7 +35,7 @@ class Policy:
     recomputed: set[str] = field(default_factory=set)
 
     def note(self, context: Any) -> None:
-        """Adds the answers from the context of a forward that is over; a context of another library has none."""
+        """Adds the answers from the context of a forward that is over; contexts of other libraries hold none."""
         again = getattr(library, "_RECOMPUTE", None)
         for key, answers in (getattr(context, "storage", None) or {}).items() if again is not None else ():
             name = str(key[0] if isinstance(key, tuple) else key)

@@ -176,7 +176,7 @@ def judge_model(
         blocks: one or several patterns of names, such as "layers.*"; by default the blocks that the model's own switch
             wraps, or repeated children.
         switch: turns the model's own checkpointing on and off: the name of an attribute, or a function that is called
-            with the model and True or False. By default that of transformers, diffusers or timm, also in parts.
+            with the model and True or False. By default that of transformers, diffusers or timm, in submodules, too.
         options: options of checkpoint(), for switches that take them.
         most_blocks: the most kinds of blocks that are judged.
         progress: prints progress on standard error; by default on a terminal only.

@@ -100,7 +100,7 @@ class Finding:
             scenario = next(scenario.name for by, scenario in self.shown if by.name == variant)
             first.setdefault(scenario, []).append(variant)
         own = self._by_variant(first)
-        parts = [("differs", f"{where}: {what}" if where else what) for where, what, _ in own]
+        parts = [("seen" if self.remark else "differs", f"{at}: {what}" if at else what) for at, what, _ in own]
         parts.append(("as well", _some(self.more, ", ", verbose)))
         parts += [("since", text) for text in dict.fromkeys(text for _, _, text in own)]
         parts += [("cause", f"{self.cause.name}: {self.says}"), ("what to do", self.advice)]
@@ -231,9 +231,9 @@ class Verdict:
             checkpointed = f"; {', '.join(saves)}" if saves else ""
             lines.append(f"held        {_bytes(plain)} for the backward, plain{checkpointed}")
             if saves and all(n >= plain for n in self.saved.values()):
-                lines.append(" " * 12 + "checkpointing saves nothing: what it holds is needed anyway")
+                lines.append(" " * 12 + "checkpointing frees no memory: its steps hold no less than the plain step")
             peaks = ", ".join(f"{_bytes(n)} {name}" for name, n in self.peak.items())
-            lines.append(f"peak        {peaks}; of this alone: rematch plan counts a whole step")
+            lines.append(f"peak        {peaks}, without parameters and buffers; rematch plan counts a whole step")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
 

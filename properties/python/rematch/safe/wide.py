@@ -23,7 +23,7 @@ def length_of(given: Mapping[str, Tensor]) -> int:
 
 
 def longer_ones(length: int, modules: Iterable[nn.Module]) -> list[int]:
-    """Returns lengths to try: about twice `length`, and beyond a limit that a module holds by a name for it."""
+    """Returns lengths to try: about twice `length`, and one above a larger limit in an attribute such as max_len."""
     twice = 2 * length + 1
     held = (item for module in modules for item in module.__dict__.items())
     limits = [n for key, n in held if type(n) is int and any(word in key for word in _SAYS_LENGTH)]

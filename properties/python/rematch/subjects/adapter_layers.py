@@ -77,5 +77,5 @@ def modules_of(table: str) -> tuple[Module, ...]:
 
 
 def where_drawn(expression: str) -> Template:
-    """The expression where the layer draws, and its operand elsewhere."""
+    """A template: `expression` where the layer draws, else its operand."""
     return lambda layer, train: expression if train and layer.p else "{x}"

@@ -79,7 +79,7 @@ class Protocol(_struct("protocol")):
 
 
 class Case(_struct("case", plan=Plan(), protocol=Protocol(), options=field(default_factory=dict, hash=False))):
-    """Everything that decides a run. `options` are those of the subject that do not have their first value."""
+    """Everything that decides a run. `options` holds the subject's options that differ from their first value."""
 
     @property
     def takes_tokens(self) -> bool:

@@ -235,7 +235,7 @@ def plain(function, **options):
 
 
 def sides(promise, checkpoint, message=str):
-    """What a promise returns without a checkpoint and with one, or the pair that it returns."""
+    """Returns (expected, got): what a promise returns without and with a checkpoint, or the pair that it returns."""
 
     def outcome(wrap):
         try:

@@ -161,7 +161,7 @@ class Script:
         self._random = np.random.default_rng(style.seed)
 
     def short(self, name: str) -> str:
-        """The script that compares only the result of that name, or nothing."""
+        """Returns the script that compares the result `name` alone; "" if there is none."""
         is_other = self._found.law == "parameter-gradients" and name in ("x.grad", f"{_GRADIENTS}x")
         if self._outcome() or is_other:
             return ""

@@ -80,7 +80,7 @@ class Steps:
         """Makes ready for the first step, after a trial."""
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
-        """Surrounds a forward and its backward, of a step's last microbatch or not."""
+        """A context around a forward and its backward; `last` says whether it is the step's last microbatch."""
         return nullcontext()
 
     def forward(self, step: int, microbatch: int) -> Any:

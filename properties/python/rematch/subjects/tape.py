@@ -81,7 +81,7 @@ class Tape(Framework):
         raise NotImplementedError
 
     def spoil(self, t: Any) -> None:
-        """Changes a tensor in place, with a graph that may need it."""
+        """Changes a tensor in place, while a graph may still need it."""
         raise NotImplementedError
 
     def memory(self, t: Any) -> int:

@@ -52,7 +52,7 @@ def missing(place: str) -> str:
 
 
 def knows(place: str) -> bool:
-    """Whether `place` begins with the name of a library, so that build() takes it; `package.module:function` does not."""
+    """Whether `place` begins with the name of a library, so that build() takes it: not `package.module:function`."""
     return place.partition(":")[0] in LIBRARIES
 
 

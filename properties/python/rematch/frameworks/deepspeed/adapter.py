@@ -23,7 +23,7 @@ UNSEEN = {"saved_bytes": "inputs are kept in attributes, where hooks on saved te
 
 
 def checkpoint(function: Any, *inputs: Any, use_reentrant: bool, **options: Any) -> Any:
-    """`options` can say only that there is no determinism check."""
+    """`options` can hold only determinism_check="none", which is ignored: there is no such check."""
     if use_reentrant:
         return deepspeed.checkpointing.checkpoint(function, *inputs)
     return deepspeed.checkpointing.non_reentrant_checkpoint(function, *inputs)

@@ -251,7 +251,7 @@ def ordered_callback(checkpoint):
 
 
 def written_reference(checkpoint):
-    """A reference that is counted up is counted up once."""
+    """A function that adds 1 to a reference does so once, not again in the recomputation."""
     count = jax.new_ref(jnp.float32(2.0))
 
     def block(x):
@@ -271,7 +271,7 @@ def read_reference(checkpoint):
 
 
 def other_types(checkpoint):
-    """Arrays of other types have gradients of their types."""
+    """An array of another type than float32, such as bfloat16, has a gradient of that type."""
     kinds = ("bfloat16", "float16", "float32", "float64", "complex64")
     square = checkpoint(lambda x: x * x)
     found = {k: jax.grad(lambda x: square(x).real.sum())(jnp.ones(2, k)) for k in kinds}

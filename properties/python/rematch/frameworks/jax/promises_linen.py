@@ -30,7 +30,7 @@ def linen_names(checkpoint):
 
 
 def linen_masks(checkpoint):
-    """linen: a checkpointed layer draws the mask of the layer."""
+    """linen: a checkpointed layer draws the same mask as the plain one."""
     remat = wrapper(checkpoint)
 
     class Block(nn.Module):
@@ -116,13 +116,13 @@ def linen_flag(checkpoint):
 
 
 def linen_static_flag(checkpoint):
-    """linen: so it may if it is static, and it has a default."""
+    """linen: the flag `train` may be left out if it is static and has a default."""
     layer = wrapper(checkpoint)(Branches, static_argnums=2)()
     return [layer.apply({}, jnp.ones(2), False), layer.apply({}, jnp.ones(2))]
 
 
 def linen_static_keyword(checkpoint):
-    """linen: it may be given by keyword if it is static."""
+    """linen: the flag `train` may be given by keyword if it is static."""
     return wrapper(checkpoint)(Branches, static_argnums=2)().apply({}, jnp.ones(2), train=False)
 
 

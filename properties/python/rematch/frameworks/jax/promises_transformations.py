@@ -23,7 +23,7 @@ def forward_derivative(checkpoint):
 
 
 def transposed(checkpoint):
-    """jax.linear_transpose() goes through one that is linear."""
+    """jax.linear_transpose() goes through a checkpointed function that is linear."""
     return jax.linear_transpose(checkpoint(lambda x: x * 2), 2.0)(3.0)[0]
 
 
@@ -208,7 +208,7 @@ def uncompiled(checkpoint):
 
 
 def settings(checkpoint):
-    """Settings in whose scope a function is called again apply to it."""
+    """A function that is called again under other settings obeys them, not those of its first call."""
     block = checkpoint(lambda x: x @ x)
     jaxpr = str(jax.make_jaxpr(block)(jnp.ones((2, 2))))
     with jax.default_matmul_precision("highest"):

@@ -23,7 +23,7 @@ def floats(value: Any) -> list[Any]:
 
 
 def fit(value: Any, *shape: int) -> Any:
-    """Its numbers in that shape: again and again, or means of them."""
+    """Returns the numbers of `value` in this shape: repeated if too few, averaged if too many."""
     numbers, size = keras.ops.concatenate(floats(value)), math.prod(shape)
     whole = size * -(-numbers.shape[0] // size)
     copies = keras.ops.concatenate([numbers] * -(-whole // numbers.shape[0]))[:whole]

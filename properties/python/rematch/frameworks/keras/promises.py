@@ -160,7 +160,7 @@ def mixed_precision(checkpoint):
 
 
 def training_of_the_call(checkpoint):
-    """A layer in a layer of a scope runs in the mode of the call, also in the recomputation."""
+    """A layer inside a layer of a RematScope runs in the mode of the outer call, in the recomputation, too."""
     seen = []
 
     class Inner(keras.layers.Layer):

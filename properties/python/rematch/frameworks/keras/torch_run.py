@@ -48,7 +48,7 @@ class LayerSaves(Saves):
         return kept
 
     def note_layers(self) -> None:
-        """Notes what layers saved that is there still: some save for nothing that their output depends on."""
+        """Notes saved tensors that are still alive: layers also save for results that nothing uses."""
         for kept, entry in self._kept:
             if kept() is not None and self.record is not None:
                 self.record.append("values", entry)

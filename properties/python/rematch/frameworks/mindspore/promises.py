@@ -42,7 +42,7 @@ def dictionary_argument(checkpoint):
 
 
 def structures_returned(checkpoint):
-    """A block returns what it returns: None and dictionaries too."""
+    """A block may return None and dictionaries beside tensors."""
     function = checkpoint(lambda x: (ops.sin(x), None, {"a": ops.cos(x)}))
     return gradients(lambda x: (function(x)[0] * function(x)[2]["a"]).sum(), leaf())
 

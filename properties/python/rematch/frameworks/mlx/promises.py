@@ -129,7 +129,7 @@ def error_passes(checkpoint):
 
 
 def half_precision(checkpoint):
-    """Arrays of other types have gradients of their types."""
+    """An array of another type than float32, such as bfloat16, has a gradient of that type."""
     found = mx.grad(lambda x: checkpoint(mx.tanh)(x).sum())(mx.ones(2, mx.bfloat16))
     return [found.dtype == mx.bfloat16, float(found[0])]
 

@@ -286,7 +286,7 @@ def nested(checkpoint):
 
 
 def unused_output(checkpoint):
-    """An output that nothing uses adds nothing, even where its gradient is no number."""
+    """An output that nothing uses adds nothing to gradients, even where its derivative is infinite."""
     x = paddle.to_tensor([0.0], stop_gradient=False)
     used, _ = checkpoint(lambda x: (x * 2, x.sqrt()))(x)
     used.backward()

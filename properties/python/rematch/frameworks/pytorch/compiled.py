@@ -61,10 +61,9 @@ UNSEEN = {"grad_flags", "injected_failures"}
 class Compilation:
     """How models are compiled.
 
-    `around`: the segments and what lies between them each for itself, and checkpoint() runs eager
-    around them; otherwise the model as a whole, checkpoint() within. `budget`: the checkpointed run
-    has no plan, but this for torch._functorch.config.activation_memory_budget. `defaults`: kernels
-    and random numbers are the backend's own, which no eager run has.
+    `around`: each segment, and each piece between segments, is compiled by itself, and checkpoint() runs eagerly around
+    them; otherwise the whole model is compiled, checkpoint() included. `budget`: the checkpointed run has no plan, but
+    this activation_memory_budget. `defaults`: kernels and random numbers are the backend's own, which no eager run has.
     """
 
     backend: str | Callable[..., Any] = "aot_eager"

@@ -72,7 +72,7 @@ class Watch:
         """These are buffers of the model, perhaps others than before."""
 
     def starts(self, inputs: Sequence[Tensor], target: Tensor) -> None:
-        """A forward begins, on these."""
+        """A forward begins, with these inputs and this target."""
         self._inputs = inputs
 
     def forward(self) -> AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ from rematch.subjects.framework import COMMON, SEEN, Framework, Pending, Place, 
 
 
 def gradients_of(tape: Any, loss: Any, sources: Any) -> Any:
-    """None where there is none, also for modules, whose sources are lists."""
+    """The gradient of each source, None if it has none. The source of a module is a list."""
 
     def of_module(found: Any, source: Any) -> Any:
         if all(g is None for g in found):

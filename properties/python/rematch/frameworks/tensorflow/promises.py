@@ -22,7 +22,7 @@ def unused_argument(checkpoint):
 
 
 def unused_output(checkpoint):
-    """An output that nothing uses adds nothing, even where its gradient is no number."""
+    """An output that nothing uses adds nothing to gradients, even where its derivative is infinite."""
     return gradient(lambda x: checkpoint(lambda x: (x * 2, tf.sqrt(x)))(x)[0], tf.constant(0.0))
 
 

@@ -101,7 +101,7 @@ def variables_made_in_function(checkpoint):
 
 
 def function_inside(checkpoint):
-    """Variables of a tf.function that a function calls train, also in the second step."""
+    """If a checkpointed function calls a tf.function, its variables train, in the second step, too."""
     v = tf.Variable(3.0)
     traced, gradients = tf.function(lambda x: x * v * v), []
     for _ in range(2):

@@ -144,7 +144,7 @@ LAYERS = [_layer(name, *family) for name, family in FAMILIES.items()]
 
 
 def held_by(function):
-    """What the function of a script closes over, and those that it closes over."""
+    """Tensors and modules that a function closes over, itself or through functions that it closes over."""
     parts = [cell.cell_contents for cell in function.__closure__ or ()]
     within = [held_by(part) for part in parts if hasattr(part, "__closure__")]
     return sum(within, [part for part in parts if isinstance(part, (Tensor, nn.Module))])

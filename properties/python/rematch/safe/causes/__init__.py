@@ -116,7 +116,7 @@ _LOOKED_AT = {
 def ruled_out(evidence: Evidence) -> str:
     """Returns a text: what the recomputation found unchanged since its forward, and what it found changed."""
     if evidence.again is None:
-        return "no region of torch.utils.checkpoint was recomputed; what another function runs is not watched"
+        return "no region of torch.utils.checkpoint was recomputed; other checkpoint functions are not watched"
     changed = {change.kind: change.name for change in evidence.entered}
     same = [name for name, kinds in _LOOKED_AT.items() if not changed.keys() & set(kinds)]
     texts = [since(evidence) or "the same operators compute the same values"]
@@ -124,5 +124,5 @@ def ruled_out(evidence: Evidence) -> str:
     if changed:
         texts.append(f"changed: {', '.join(sorted(changed.values()))}")
     modes = [name for name in evidence.ambient if name != "grad mode"]
-    texts.append(f"other modes of PyTorch: {', '.join(modes) or 'none'}")
+    texts.append(f"modes of PyTorch that differ: {', '.join(modes) or 'none'}")
     return "; ".join(texts)

@@ -43,7 +43,7 @@ NESTED_OUTPUT = Cause(
 )
 SIDE_OUTPUT = Cause(
     "side-output",
-    "The forward leaves {name} behind: in a reentrant checkpoint it has no gradient",
+    "The forward leaves behind {name}: in a reentrant checkpoint it has no gradient",
     "Use use_reentrant=False, or return it as an output (an auxiliary loss that is read from an attribute trains "
     "nothing).",
 )
@@ -76,8 +76,8 @@ KERNEL_BY_MODE = Cause(
 )
 UNFILLED = Cause(
     "saved-before-filled",
-    "{name} saves memory that it fills later, or not at all: the recomputed values are not the ones that the forward "
-    "used",
+    "{name} saves a tensor for the backward and fills it later, or never: the recomputed values are not those that the "
+    "forward used",
     "Leave the operator out of the checkpoint.",
 )
 CACHE = Cause(
@@ -119,14 +119,14 @@ POLICY = Cause(
 KEPT_WRITTEN = Cause(
     "kept-then-written",
     "With {name}, gradients are wrong without an error: what a policy keeps is written in place afterwards",
-    "Keep the operators of this module out of the policy: write it over what the module runs between them, or exclude "
-    "modules that write in place, such as nn.GRU.",
+    "Do not let a policy keep results that are written in place afterwards; checkpoint modules that write in place, "
+    "such as nn.GRU, without a policy.",
 )
 CONTEXT = Cause(
     "context-closed",
     "{name} was set while the forward ran, and is not set in the recomputation",
-    "Enter the context within the function that is checkpointed, or leave it after the backward. checkpoint() restores "
-    "autocast and random states, and nothing else.",
+    "Enter the context within the function that is checkpointed, or exit it only after the backward. checkpoint() "
+    "restores autocast and random states, and nothing else.",
 )
 SUBCLASS = Cause(
     "subclass",
@@ -199,8 +199,8 @@ SWITCH_HANDS = Cause(
 ENDLESS = Cause(
     "does-not-end",
     "The checkpointed run does not end, and the plain run does: {name}",
-    "Return clone() of a tensor that the region did not compute, such as a parameter or a cached tensor, or use "
-    "use_reentrant=False; release a lock in a with statement, as early stop leaves the forward by an exception.",
+    "If the region returns a tensor that it did not compute, such as a parameter, return clone() of it, or use "
+    "use_reentrant=False; release locks in a with statement, as early stop leaves the forward by an exception.",
 )
 SET_BY_CALLERS = Cause(
     "set-by-callers",

@@ -6,7 +6,7 @@ KEEPS_MORE = Cause(
     "switch-keeps-more",
     "Its own switch makes the model hold more for the backward, not less",
     "Look for code that makes frozen parts keep a graph, such as hooks that make their outputs require grad, and for "
-    "regions that hold less than the inputs that they are given.",
+    "regions that would hold fewer bytes than the inputs that checkpoint() keeps for them.",
 )
 GROWS = Cause(
     "memory-grows",
@@ -16,8 +16,8 @@ GROWS = Cause(
 )
 COLLECTED = Cause(
     "memory-waits",
-    "What checkpointed steps leave behind is in reference cycles, until Python's garbage collector finds them",
-    "Look for tensors of the region that hold themselves: in attributes, on a context, in a closure.",
+    "Checkpointed steps leave memory in reference cycles; it stays until Python's garbage collector frees it",
+    "Look for tensors of the region that refer back to themselves, through an attribute, a context or a closure.",
 )
 NO_LONGER = Cause(
     "no-longer-checkpointed",
@@ -26,13 +26,13 @@ NO_LONGER = Cause(
 )
 NOT_CHECKPOINTED = Cause(
     "not-checkpointed",
-    "{name}: nothing is recomputed there, and nothing saved",
+    "{name}: nothing there is recomputed, so no memory is freed",
     "Look at the condition before the call of checkpoint(): often it checks self.training, or only one of several "
     "kinds of blocks has the call.",
 )
 PART_IS_KEPT = Cause(
     "part-not-checkpointed",
-    "{name}: only parts of them are recomputed, and the rest holds most of the memory that is still held",
+    "{name}: only parts of these blocks are recomputed; the rest holds over half of the bytes still held",
     "Checkpoint the blocks as a whole, or the rest, too.",
 )
 MATCHES_NOTHING = Cause(
@@ -43,6 +43,6 @@ MATCHES_NOTHING = Cause(
 )
 MATCHES_ALL = Cause(
     "policy-keeps-all",
-    "The policy {name} keeps what every operator returned, so that nothing is saved",
+    "The policy {name} keeps the result of every operator, so that no memory is freed",
     "Let it return CheckpointPolicy.PREFER_RECOMPUTE for cheap operators.",
 )

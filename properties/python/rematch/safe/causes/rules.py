@@ -65,13 +65,13 @@ def nested_output(e: Evidence) -> str | None:
 
 
 def side_output(e: Evidence) -> str | None:
-    """Returns what a region leaves without a gradient beside its outputs, unless the recomputation goes on with it."""
+    """Returns a tensor beside a region's outputs that has no gradient, unless the recomputation reads it."""
     if not any(r.takes_grad for r in _cut(e)) or nested_output(e) is not None:
         return None
     goes_on = {states.whole(c.name) for c in e.entered} if e.fork is not None else set()
     names = [c.name for c in _flags(e) if c.before and states.whole(c.name) not in goes_on]
     beside = [n for n in names if not n.startswith("output")]
-    return beside[0] if beside else (f"what {names[0]} is computed of" if names else None)
+    return beside[0] if beside else (f"a tensor that {names[0]} is computed from" if names else None)
 
 
 def moved(e: Evidence, name: str) -> str | None:

@@ -31,11 +31,11 @@ from rematch.safe.values import Extent, Identity, Position
 GUARD = (
     "Guard the update with a flag, which context_fn can set for the recomputation (use_reentrant=False): "
     "checkpoint(f, x, use_reentrant=False, context_fn=lambda: (nullcontext(), Recomputing())), where Recomputing is a "
-    "class with __enter__() and __exit__(), as each backward over a retained graph enters it; or update it outside of "
-    "the checkpoint."
+    "class with __enter__() and __exit__(), not a @contextmanager (each backward over a retained graph enters it "
+    "again); or update it outside of the checkpoint."
 )
 _OUTSIDE = "Update it outside of the checkpoint, once a step, or return the value and store it there."
-_PASS = "Decide outside of the checkpoint, and pass the decision in as an argument."
+_PASS = "Change or decide it outside of the checkpoint, and pass the value in as an argument."
 
 BATCH_NORM = Cause(
     "batch-norm",
@@ -59,23 +59,23 @@ OBSERVER = Cause(
     "Disable observers in the recomputation (torch.ao.quantization.disable_observer), or leave them out of the "
     "checkpoint.",
 )
-BUFFER_COUNTER = Cause("buffer-counter", "The forward counts in the buffer {name}, and counts twice", GUARD)
+BUFFER_COUNTER = Cause("buffer-counter", "The forward counts in the buffer {name}, and its recomputation again", GUARD)
 BUFFER_AVERAGE = Cause(
     "buffer-average",
-    "The forward updates the buffer {name} (an average, a codebook, statistics), and updates it twice",
+    "The forward updates the buffer {name} (an average, a codebook, statistics); its recomputation updates it again",
     GUARD,
 )
-BUFFER_REPLACED = Cause("buffer-cache", "The forward extends the buffer {name}, and extends it twice", GUARD)
+BUFFER_REPLACED = Cause("buffer-cache", "The forward extends the buffer {name}, and its recomputation again", GUARD)
 WEIGHT_WRITTEN = Cause(
     "parameter-written",
-    "The forward writes to the parameter {name}, and writes twice, so that gradients belong to other weights",
+    "The forward writes to the parameter {name}; its recomputation writes again, and computes with changed weights",
     "Change weights between steps, not in the forward; or use torch.nn.utils.parametrize.",
 )
-COUNTER = Cause("counter", "The forward counts in {name}, and counts twice", GUARD)
+COUNTER = Cause("counter", "The forward counts in {name}; its recomputation counts again", GUARD)
 FLAG = Cause("flag", "The forward changes the flag {name}, so that the recomputation sees another value", _PASS)
 COLLECTOR = Cause(
     "collected-twice",
-    "The forward adds to {name}, and adds twice",
+    "The forward adds to {name}; its recomputation adds again",
     "Return what is collected, and collect it outside of the checkpoint; or clear the list before each forward "
     "and read it before the backward.",
 )
@@ -85,7 +85,7 @@ ITERATOR = Cause(
     "Take it outside of the checkpoint, and pass it in as an argument.",
 )
 STATISTIC = Cause(
-    "tensor-attribute", "The forward updates the tensor {name}, which is no buffer, and updates it twice", GUARD
+    "tensor-attribute", "The forward updates the tensor {name}, which is no buffer, and its recomputation again", GUARD
 )
 LAZY = Cause(
     "created-in-forward",
@@ -139,7 +139,7 @@ HOOKED = Cause(
 )
 CARRIED = Cause(
     "carried-state",
-    "The forward keeps {name} for its next call, and the recomputation is that call",
+    "The forward keeps {name} for its next call, but its recomputation gets it first",
     "Pass it in as an argument, return what the next call needs, and store it outside of the checkpoint.",
 )
 ENVIRONMENT_CHANGED = Cause("environment", "The forward changes the environment variable {name}", _PASS)
@@ -210,7 +210,7 @@ LOSSY_HOOKS = Cause(
 )
 TORCH_RANDOM = Cause(
     "random-state-moves",
-    "PyTorch's generator ends in another state: the recomputation draws, and what it drew is not put back",
+    "PyTorch's generator ends in another state: the recomputation draws numbers, and does not restore the state",
     "Use preserve_rng_state=True, the default; set no seed within the forward.",
 )
 

@@ -27,7 +27,7 @@ def report(known, fresh):
 
 
 def seen(entry, got, release):
-    """Returns the facts that the record expects of the installed PyTorch, whether its documentation promises them or not."""
+    """Returns the facts that the record expects of the installed PyTorch, promised by its documentation or not."""
     return record.expected({**entry, "promised": {}}, got, of=release)
 
 

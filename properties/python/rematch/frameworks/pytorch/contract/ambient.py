@@ -46,7 +46,7 @@ probe("AM1.not_preserved", "The same with preserve_rng_state=False.")(partial(st
 
 
 def begins(reseeds):
-    """Where the recomputation of a function with one draw begins, and what backward leaves."""
+    """Which random state the recomputation of a function with one draw begins in, and which one a backward leaves."""
     seen = {}
     for variant, call in CALLS.items():
         states = []

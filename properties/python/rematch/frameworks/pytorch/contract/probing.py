@@ -73,7 +73,7 @@ class Probe:
 
 
 def probe(identifier, tried, by=None, **promised):
-    """Registers a function that returns the facts seen, or one that `by` takes, such as verdicts().
+    """Registers a function that returns the facts seen; with `by`, such as verdicts(), a function that `by` takes.
     `identifier` begins with its rule."""
 
     def register(function):
