@@ -59,7 +59,8 @@ int list_text() {
       continue;
     }
     for (const std::string& name : names) {
-      std::string runs = known_frameworks().subjects.at(name).runs;
+      const auto found = known_frameworks().subjects.find(name);
+      std::string runs = found == known_frameworks().subjects.end() ? "" : found->second.runs;
       std::erase(runs, '`');
       print_out(fmt::format("    {:26} {}\n", name, runs));
     }
