@@ -316,8 +316,8 @@ std::string page_markdown(const Page& page, const Frameworks& known) {
   const std::vector<Cause> causes = causes_of(page);
   std::string out = fmt::format("# {}\n\n{}\n\n", plain(headline(page)), plain(subtitle(page)));
   out +=
-      "Counts say how often random cases meet a cause. A model of yours meets it always or never: "
-      "follow the link.\n\n" +
+      "Counts say how often random cases meet a cause. What your model does decides whether it "
+      "meets it: follow the link.\n\n" +
       answers(page, causes, known);
   const auto table = [&](std::string_view head, std::string_view text, bool gradients, auto has) {
     out += fmt::format("\n## {}\n\n{}\n\n{}", head, text, table_of_causes(causes, gradients, has));

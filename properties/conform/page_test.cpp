@@ -304,7 +304,15 @@ TEST_CASE("what is silently wrong stands on the page, whether a case or a script
   slow.moves_gradients = false;
   slow.laws = {{"parameter-gradients", 3}};
   CHECK(table_of() == "## Silently wrong gradients");
+  set(page.columns[0], "parameter-gradients", Mark::not_promised, 3);
+  const auto answers = [&](const char* text) {
+    return contains(page_markdown(page), std::string("| `one` | ") + text);
+  };
+  CHECK(answers("**silently wrong**: [slow](#one-slow) (3 of"));
   slow.plain_too = true;
+  CHECK(answers("right, but for limits that are documented"));
+  set(page.columns[0], "parameter-gradients", Mark::known, 3);
+  CHECK(answers("[wrong without a checkpoint, too](#wrong-without-a-checkpoint-too)"));
   CHECK(table_of() == "## Wrong without a checkpoint, too");
 }
 

@@ -178,8 +178,12 @@ def test_a_plan_whose_step_differed_says_so_first_and_is_refused_unless_told():
     assert str(plan).splitlines()[1].startswith("NOT SAFE")
     with pytest.raises(ValueError, match=r"0\.1\.running_mean differs .* even_if_it_differs=True"):
         apply(model, plan)
-    assert is_left_as_it_was(model)
+    with pytest.raises(ValueError, match=r"\[code\] .* even_if_it_differs=True"):
+        plan.code()
+    assert is_left_as_it_was(model) and plan.code(even_if_it_differs=True)
     apply(model, plan, even_if_it_differs=True).remove()
+    with pytest.raises(ValueError, match="a policy of your own"):
+        code_of({"0": "mine"}, "A plan")
 
 
 def test_what_is_not_searched_is_said():

@@ -69,7 +69,7 @@ def main(arguments: list[str]) -> None:
         try:
             if file:
                 write(file)
-        except OSError as error:
+        except (OSError, ValueError) as error:
             parser.error(f"--{option}: {error}")
     print(json.dumps(plan.to_json(), indent=2) if given.json else plan)
     if given.chart and not given.json:

@@ -24,10 +24,6 @@ def apply(
     for a plan whose step differed from the plain one, unless `even_if_it_differs`.
     """
     if isinstance(plan, Plan):
-        if plan.differs and not even_if_it_differs:
-            raise ValueError(
-                f"[apply] with this plan {plan.differs[0]} differs from the plain step; judge_model(switch="
-                "plan.switch) says why; even_if_it_differs=True applies it"
-            )
+        plan.refuse_if_it_differs("apply", even_if_it_differs)
         return Applied(model, plan.choices, plan.step.options)
     return Applied(model, plan, {**known_options(), **(policies or {})})

@@ -1,33 +1,24 @@
 """Writes a plan as a module that needs PyTorch alone."""
 
 from collections.abc import Mapping
+from inspect import getsource
 from typing import Any
 
 from rematch.plan.options import CHECKPOINTED, PRODUCTS_KEPT, STORED, kept_products
-from rematch.plan.policies import KEEPS, executions_of
+from rematch.plan.policies import KEEPS, executions_of, keeps
 
 _CODE = '''\
 """{about}. Call apply(model) before training."""
 
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
-def keeps(kept):
-    """Keeps results of operators in a block: these executions, counted from 0; all of them where it says None."""
-    ran = Counter(), Counter()
-
-    def policy(ctx, op, *args, **kwargs):
-        number = ran[ctx.is_recompute][op]
-        ran[ctx.is_recompute][op] += 1
-        is_kept = op in kept and (kept[op] is None or number in kept[op])
-        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return create_selective_checkpoint_contexts(policy)
-
+{keeps}
 
 OPTIONS = {{
 {options}}}
@@ -47,7 +38,7 @@ def code_of(choices: Mapping[str, str], about: str) -> str:
     used = [option for option in dict.fromkeys(choices.values()) if option != STORED]
     options = "".join(f"    {option!r}: {_keywords(option)},\n" for option in used)
     blocks = "".join(f"    {name!r}: {option!r},\n" for name, option in choices.items() if option != STORED)
-    return _CODE.format(about=about, options=options, blocks=blocks)
+    return _CODE.format(about=about, keeps=getsource(keeps), options=options, blocks=blocks)
 
 
 def _keywords(option: str) -> str:

@@ -63,12 +63,12 @@ def written(kept: Iterable[Ran]) -> str:
 
 def contexts_of(text: str) -> Callable[[], Any]:
     """Returns the context_fn of checkpoint() for a text that written() made. Raises ValueError for any other text."""
-    return partial(_contexts, executions_of(text))
+    return partial(keeps, executions_of(text))
 
 
-def executions_of(text: str) -> dict[Any, frozenset[int]]:
+def executions_of(text: str) -> dict[Any, frozenset[int] | None]:
     """Returns, by operator, the executions that such a text keeps. Raises ValueError for any other text."""
-    kept: dict[Any, frozenset[int]] = {}
+    kept: dict[Any, frozenset[int] | None] = {}
     try:
         for part in text.removeprefix(KEEPS).split(", "):
             name, *numbers = part.split()
@@ -83,15 +83,14 @@ def executions_of(text: str) -> dict[Any, frozenset[int]]:
     return kept
 
 
-def _contexts(kept: dict[Any, frozenset[int]]) -> Any:
+def keeps(kept: dict[Any, frozenset[int] | None]) -> Any:
+    """Keeps results of operators in a block: these executions, counted from 0; all of them where it says None."""
     ran: tuple[Counter[Any], Counter[Any]] = (Counter(), Counter())
 
     def policy(ctx: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
-        numbers = kept.get(op)
-        if numbers is None:
-            return CheckpointPolicy.PREFER_RECOMPUTE
-        counts = ran[ctx.is_recompute]
-        counts[op] += 1
-        return CheckpointPolicy.MUST_SAVE if counts[op] - 1 in numbers else CheckpointPolicy.PREFER_RECOMPUTE
+        number, numbers = ran[ctx.is_recompute][op], kept.get(op, frozenset())
+        ran[ctx.is_recompute][op] += 1
+        is_kept = numbers is None or number in numbers
+        return CheckpointPolicy.MUST_SAVE if is_kept else CheckpointPolicy.PREFER_RECOMPUTE
 
     return create_selective_checkpoint_contexts(policy)

@@ -165,11 +165,20 @@ class Plan:
         if on:
             model.__dict__["_rematch_plan"] = Applied(model, self.choices, self.step.options)
 
-    def code(self) -> str:
+    def code(self, even_if_it_differs: bool = False) -> str:
         """Returns a module that needs PyTorch alone, whose apply(model) checkpoints these blocks. Raises ValueError for
-        a policy of your own."""
+        a policy of your own and, unless told, for a plan whose step differed from the plain one."""
+        self.refuse_if_it_differs("code", even_if_it_differs)
         peaks = f"peak {size(self.plain_peak)} -> {size(self.measured)}"
         return code_of(self.choices, f"Checkpoints blocks of {self.name}: {peaks}")
+
+    def refuse_if_it_differs(self, what: str, told: bool) -> None:
+        """Raises ValueError if the step differed from the plain one, unless `told` that it may."""
+        if self.differs and not told:
+            raise ValueError(
+                f"[{what}] with this plan {self.differs[0]} differs from the plain step; judge_model(switch=plan.switch) "
+                "says why; even_if_it_differs=True takes it as it is"
+            )
 
     def snapshot(self, path: str, plain: bool = False) -> None:
         """Writes the memory of a step with the plan, or of the plain step if `plain`, for PyTorch's viewer

@@ -237,6 +237,13 @@ def test_a_checkpointed_run_has_the_bits_of_the_plain_one(fsdp2_tp, split, units
         records(fsdp2_tp, both(layers, *segments, mode=mode, input=(rows, 4), reshard=reshard, **options))
 
 
+def test_a_unit_that_is_given_one_tensor_twice_adds_gradients_as_in_the_plain_run(fsdp2):
+    """In evaluation a dropout returns what it is given."""
+    dropout, sums = {"kind": "dropout", "p": 0.5, "eval": True}, [{"kind": "add", "from": [v, 0]} for v in (0, 1)]
+    layers = [FOUR, dropout, "layer_norm", *sums, FOUR]
+    records(fsdp2, both(layers, segment(0, 3, "reentrant"), units="both", input=(64, 4)))
+
+
 def test_an_embedding_is_split_and_sharded(fsdp2_tp):
     for split in ("columns", "rows"):
         assert "f2." in told(records(fsdp2_tp, both([WORDS, "tanh"], segment(0, 2), split=split, input=(2, 2)))[0])
