@@ -77,10 +77,6 @@ std::optional<Violation> check_bytes_after_backward(const Evidence& e) {
   return compare(e, e.plain, saved_per_forward(e, f.plain_saved_bytes), 0, "plain run");
 }
 
-bool applies_bytes_after_backward(const Evidence& e) {
-  return knows_saved_bytes(e) || !e.forecast.bytes_known;
-}
-
 }  // namespace
 
 extern const Law bytes_after_backward_law;
@@ -95,6 +91,6 @@ const Law bytes_after_backward_law{
     .topic = Topic::memory,
     .check = check_bytes_after_backward,
     .reads = {Observable::saved_bytes, Observable::released_bytes},
-    .applies = applies_bytes_after_backward};
+    .applies = [](const Evidence& e) { return knows_saved_bytes(e) || !e.forecast.bytes_known; }};
 
 }  // namespace rematch

@@ -23,8 +23,6 @@ std::optional<Violation> check_derivatives(const Evidence& e) {
       fmt::format("{:.10g}, the product of gradients and direction", samples.by_gradients)};
 }
 
-bool applies_derivatives(const Evidence& e) { return !e.slope->around.empty(); }
-
 }  // namespace
 
 extern const Law derivatives_law;
@@ -37,6 +35,6 @@ const Law derivatives_law{
     .reads = {Observable::displacement, Observable::outputs, Observable::losses,
               Observable::input_gradients, Observable::parameter_gradients},
     .extra_runs = {ExtraRun::slope},
-    .applies = applies_derivatives};
+    .applies = [](const Evidence& e) { return !e.slope->around.empty(); }};
 
 }  // namespace rematch

@@ -51,8 +51,6 @@ std::optional<Violation> check_executions(const Evidence& e) {
   return compare(e, e.plain, "plain run", false);
 }
 
-bool applies_executions(const Evidence& e) { return e.forecast.saves_known; }
-
 }  // namespace
 
 extern const Law executions_law;
@@ -67,6 +65,6 @@ const Law executions_law{
     .topic = Topic::recomputation,
     .check = check_executions,
     .reads = {Observable::executions},
-    .applies = applies_executions};
+    .applies = [](const Evidence& e) { return e.forecast.saves_known; }};
 
 }  // namespace rematch

@@ -25,8 +25,6 @@ std::optional<Violation> check_hooks(const Evidence& e) {
   });
 }
 
-bool applies_hooks(const Evidence& e) { return !e.geometry.parameters.empty(); }
-
 }  // namespace
 
 extern const Law hooks_law;
@@ -40,6 +38,6 @@ const Law hooks_law{
     .topic = Topic::gradient_flow,
     .check = check_hooks,
     .reads = {Observable::hooks},
-    .applies = applies_hooks};
+    .applies = [](const Evidence& e) { return !e.geometry.parameters.empty(); }};
 
 }  // namespace rematch

@@ -31,10 +31,6 @@ std::optional<Violation> check_injected_failures(const Evidence& e) {
   return check_run(e, e.plain, "plain run", kind == FailureKind::forward_throws);
 }
 
-bool applies_injected_failures(const Evidence& e) {
-  return e.c.protocol.failure.kind != FailureKind::none;
-}
-
 }  // namespace
 
 extern const Law injected_failures_law;
@@ -50,6 +46,6 @@ const Law injected_failures_law{
     .topic = Topic::errors,
     .check = check_injected_failures,
     .reads = {Observable::injected_failures},
-    .applies = applies_injected_failures};
+    .applies = [](const Evidence& e) { return e.c.protocol.failure.kind != FailureKind::none; }};
 
 }  // namespace rematch

@@ -42,10 +42,6 @@ std::optional<Violation> check_last_segment(const Evidence& e) {
   return never;
 }
 
-bool applies_last_segment(const Evidence& e) {
-  return e.c.plan.sequential && e.c.plan.sequential->last_stored;
-}
-
 }  // namespace
 
 extern const Law last_segment_law;
@@ -58,6 +54,8 @@ const Law last_segment_law{
     .topic = Topic::recomputation,
     .check = check_last_segment,
     .reads = {Observable::executions},
-    .applies = applies_last_segment};
+    .applies = [](const Evidence& e) {
+      return e.c.plan.sequential && e.c.plan.sequential->last_stored;
+    }};
 
 }  // namespace rematch

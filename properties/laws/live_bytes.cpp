@@ -43,8 +43,6 @@ std::optional<Violation> check_live_bytes(const Evidence& e) {
       });
 }
 
-bool applies_live_bytes(const Evidence& e) { return e.forecast.saves_known; }
-
 }  // namespace
 
 extern const Law live_bytes_law;
@@ -58,6 +56,6 @@ const Law live_bytes_law{
     .topic = Topic::memory,
     .check = check_live_bytes,
     .reads = {Observable::live_bytes},
-    .applies = applies_live_bytes};
+    .applies = [](const Evidence& e) { return e.forecast.saves_known; }};
 
 }  // namespace rematch

@@ -27,8 +27,6 @@ std::optional<Violation> check_peak_bytes(const Evidence& e) {
       });
 }
 
-bool applies_peak_bytes(const Evidence& e) { return e.forecast.saves_known; }
-
 }  // namespace
 
 extern const Law peak_bytes_law;
@@ -41,6 +39,6 @@ const Law peak_bytes_law{.name = kPeakBytes,
                          .topic = Topic::memory,
                          .check = check_peak_bytes,
                          .reads = {Observable::live_bytes},
-                         .applies = applies_peak_bytes};
+                         .applies = [](const Evidence& e) { return e.forecast.saves_known; }};
 
 }  // namespace rematch

@@ -21,10 +21,6 @@ std::optional<Violation> check_plan_recomputations(const Evidence& e) {
   });
 }
 
-bool applies_plan_recomputations(const Evidence& e) {
-  return e.c.plan.promise.recomputations != PromiseSpec::kNone && !e.c.plan.empty();
-}
-
 }  // namespace
 
 extern const Law plan_recomputations_law;
@@ -37,6 +33,8 @@ const Law plan_recomputations_law{
     .topic = Topic::recomputation,
     .check = check_plan_recomputations,
     .reads = {Observable::executions},
-    .applies = applies_plan_recomputations};
+    .applies = [](const Evidence& e) {
+      return e.c.plan.promise.recomputations != PromiseSpec::kNone && !e.c.plan.empty();
+    }};
 
 }  // namespace rematch

@@ -12,8 +12,6 @@ std::optional<Violation> check_promises(const Evidence& e) {
   return std::nullopt;
 }
 
-bool applies_promises(const Evidence& e) { return !e.checkpointed.promises.empty(); }
-
 }  // namespace
 
 extern const Law promises_law;
@@ -25,6 +23,6 @@ const Law promises_law{
     .topic = Topic::own,
     .check = check_promises,
     .reads = {Observable::promises},
-    .applies = applies_promises};
+    .applies = [](const Evidence& e) { return !e.checkpointed.promises.empty(); }};
 
 }  // namespace rematch

@@ -86,11 +86,6 @@ std::optional<Violation> check_recomputed_values(const Evidence& e) {
   return Violation{kRecomputedValues, std::move(place), text(*right), text(*wrong)};
 }
 
-bool applies_recomputed_values(const Evidence& e) {
-  // A recomputation that draws afresh computes something else, and is meant to.
-  return e.forecast.values_comparable;
-}
-
 }  // namespace
 
 extern const Law recomputed_values_law;
@@ -105,6 +100,7 @@ const Law recomputed_values_law{
     .topic = Topic::numbers,
     .check = check_recomputed_values,
     .reads = {Observable::recomputed_values},
-    .applies = applies_recomputed_values};
+    // A recomputation that draws afresh computes something else, and is meant to.
+    .applies = [](const Evidence& e) { return e.forecast.values_comparable; }};
 
 }  // namespace rematch
