@@ -20,8 +20,10 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
 """How often a plan whose measured peak differs from the promised one is made again with what was measured."""
-_MOST_POINTS = 30
-"""How many points the table of peaks and times may have from zero to the plain peak."""
+_MOST_POINTS = 12
+"""How many points the table of peaks and times may have from zero to the plain peak: each of them is timed."""
+_MOST_COMPARED = 30
+"""The same of points among which compiled steps find a plan that holds no more than they do."""
 _RUNS = 3
 """How many steps with one choice for all blocks say what share each kind of block has in its cost."""
 _PROGRESS_AFTER = 2.0
@@ -170,13 +172,15 @@ class Planner:
         if choice not in choices:
             choices = frontier(within, apart)
         computed = max(1, self._plain.curve.computed)  # The allocator of a device counts none.
-        slower = None if seconds is None else Interval()
-        if seconds is not None and any(choice.options):
-            slower = compare(self._timer({}), [self._timer(self._choices(choice.options))], self._until())[0]
+        slower: dict[Choice, Interval] = {}
+        if seconds is not None:
+            timed = [c for c in dict.fromkeys([choice, *choices]) if any(c.options)]
+            timers = [self._timer(self._choices(c.options)) for c in timed]
+            slower = dict(zip(timed, compare(self._timer({}), timers, self._until()), strict=True))
         points = [
             Point(
                 c.peak,
-                None if seconds is None else _promised(costs, more, c.options),
+                slower.get(c),
                 sum(operations[o][name] for name, o in zip(names, c.options, strict=True)) / computed,
                 self._choices(c.options),
             )
@@ -192,19 +196,18 @@ class Planner:
             seen=seen,
             seconds=seconds,
             operations=sum(seen.curve.operations.values()) / computed,
-            slower_promised=None if seconds is None else _promised(costs, more, choice.options),
-            slower=slower,
+            slower=slower.get(choice),
             points=points,
             kinds=kinds,
             not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
-            usual=self._usual(within, points) if compared else [],
+            usual=self._usual(within, frontier(within, max(1, plain_peak // _MOST_COMPARED))) if compared else [],
             step=self._step,
             took=time.monotonic() - self._begin,
         )
 
-    def _usual(self, within: Callable[[int], Choice | None], points: Sequence[Point]) -> list[Usual]:
+    def _usual(self, within: Callable[[int], Choice | None], best: Sequence[Choice]) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""
         step = self._step
         if step.is_fake:
@@ -219,8 +222,8 @@ class Planner:
             held.append((sum(seen.curve.operations.values()), seen.held, choices))
             return seen
 
-        for point in points:
-            note(point.choices)
+        for choice in best:
+            note(self._choices(choice.options))
         for name, choices in usual_choices(self._names, step.options):
             try:
                 seen = note(choices)
@@ -415,13 +418,3 @@ def _text(option: str | Mapping[str, str], name: str) -> str:
 
 def _sum(costs: Sequence[Sequence[int]], chosen: Sequence[int]) -> int:
     return sum(cost[o] for cost, o in zip(costs, chosen, strict=True))
-
-
-def _promised(costs: Sequence[Sequence[int]], more: Sequence[Interval], chosen: Sequence[int]) -> Interval:
-    """Returns how much longer a step takes with a choice: each block's share of what its option costs for all."""
-    low = middle = high = 0.0
-    pairs = min((of.pairs for of in more[1:]), default=0)
-    for cost, o in zip(costs, chosen, strict=True):
-        share = cost[o] / max(1, sum(c[o] for c in costs)) if o else 0.0
-        low, middle, high = low + share * more[o].low, middle + share * more[o].middle, high + share * more[o].high
-    return Interval(low, middle, high, pairs)

@@ -84,9 +84,6 @@ def _entry(action: str, address: int, allocation: Allocation, at: int) -> dict[s
     return {"action": action, "addr": address, "size": allocation.bytes, "stream": 0, "time_us": at, "frames": frames}
 
 
-_MOST_ROWS = 10
-
-
 @dataclass(frozen=True)
 class Point:
     """A choice that no other one beats."""
@@ -94,7 +91,7 @@ class Point:
     peak: int
     """The bytes of its peak."""
     slower: Interval | None
-    """How much longer its step takes, computed from steps with other choices; None on fake tensors."""
+    """How much longer its step takes, in pairs of steps; None on fake tensors, and if all blocks are stored."""
     operations: float
     """The operations that it recomputes, as a share of those of a plain step."""
     choices: Mapping[str, str]
@@ -131,10 +128,9 @@ class Plan:
     """The seconds of a plain step, which on the CPU are those that the process computed; None on fake tensors."""
     operations: float
     """The operations that a step with this plan recomputes, as a share of those of a plain step."""
-    slower_promised: Interval | None
-    """How much longer a step takes, computed from steps with other choices; None on fake tensors."""
     slower: Interval | None
-    """How much longer a step with this plan takes than a plain one, in pairs of steps; None on fake tensors."""
+    """How much longer a step with this plan takes than a plain one, in pairs of steps; None on fake tensors, and if all
+    blocks are stored."""
     points: list[Point]
     kinds: list[BlockKind]
     not_searched: list[tuple[str, int]]
@@ -203,10 +199,7 @@ class Plan:
 
     def _slower(self) -> str:
         more = f", {self.operations:+.0%} operations"
-        if self.slower is None or self.slower_promised is None:
-            return more
-        unsaid = not any(choice != STORED for choice in self.choices.values())
-        return more if unsaid else f", time {self.slower}, promised {self.slower_promised}{more}"
+        return more if self.slower is None else f", time {self.slower}{more}"
 
     def _warning(self) -> str:
         if not self.differs:
@@ -258,26 +251,21 @@ class Plan:
         return {choice: shortened(names) for choice, names in found.items()}
 
     def _table(self) -> str:
-        shown = self.points
-        if len(shown) > _MOST_ROWS:
-            last = len(shown) - 1
-            shown = [shown[round(i * last / (_MOST_ROWS - 1))] for i in range(_MOST_ROWS)]
-        lines = [f"{'peak':>12}  {'operations':>10}  {'more time, promised':<22}  blocks"]
-        for point in shown:
+        lines = [f"{'peak':>12}  {'operations':>10}  {'more time':<22}  blocks"]
+        for point in self.points:
             counts = Counter(_short(choice) for choice in point.choices.values() if choice != STORED)
             text = ", ".join(f"{count} {choice}" for choice, count in counts.items()) or "all stored"
-            time = "" if point.slower is None or not counts else str(point.slower)
+            time = "" if point.slower is None else str(point.slower)
             lines.append(f"{size(point.peak):>12}  {point.operations:>+10.0%}  {time:<22}  {text}")
         return "\n".join(lines)
 
     def _alike(self) -> str:
         """Says which choices take as long as this one, as far as is known."""
-        chosen = self.slower_promised
-        if chosen is None or self.slower is None or not any(choice != STORED for choice in self.choices.values()):
+        chosen = self.slower
+        if chosen is None:
             return ""
-        fewest = min((chosen, self.slower), key=lambda of: of.pairs)
-        if not fewest.is_sure:
-            return f"{fewest.pairs} pairs of steps are too few for a reliable interval: a larger seconds= gives more"
+        if not chosen.is_sure:
+            return f"{chosen.pairs} pairs of steps are too few for a reliable interval: a larger seconds= gives more"
         alike = [p.peak for p in self.points if p.slower is not None and p.slower.meets(chosen)]
         if len(alike) < 2:
             return ""
@@ -330,7 +318,6 @@ class Plan:
             "least": self.least_peak,
             "seconds": self.seconds,
             "slower": _as_json(self.slower),
-            "slower_promised": _as_json(self.slower_promised),
             "operations": self.operations,
             "peak": {
                 "plain": place(self.plain),
