@@ -35,21 +35,15 @@ struct SlotByParity {
 };
 
 /// C4: each of two threads finds no recomputation and makes one.
-struct TwoThreadsRecompute {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function,
-                             [](const Function& g, const Tensors& x) {
-                               on_another_thread([&] {
-                                 const GradMode no_grad(false);
-                                 const HookScope no_hooks(nullptr);
-                                 ambient().ops = nullptr;
-                                 g(x);
-                               });
-                               return g(x);
-                             }),
-                      in, options);
-  }
-};
+Tensors recomputed_by_two_threads(const Function& g, const Tensors& x) {
+  on_another_thread([&] {
+    const GradMode no_grad(false);
+    const HookScope no_hooks(nullptr);
+    ambient().ops = nullptr;
+    g(x);
+  });
+  return g(x);
+}
 
 }  // namespace
 }  // namespace faulty
@@ -66,7 +60,7 @@ std::span<const Fault> concurrency_faults() {
       Fault{"C3", "The computation waits for a different stream than the one that copies.", "",
             nullptr, "", kStreams},
       Fault{"C4", "Two threads both find no recomputation, and each starts one.", "",
-            with_checkpoint<TwoThreadsRecompute>},
+            with_runs<recomputed_by_two_threads>},
       Fault{"C5", "The host waits for the device within a step that is being captured.",
             "pytorch/pytorch#162504", nullptr, "", kCapture},
       Fault{"C6", "A recomputation runs on another stream, and nothing waits for it.", "", nullptr,

@@ -28,22 +28,16 @@ class DropoutInEvaluation final : public Spy {
 };
 
 /// F4
-struct OnAnotherThread {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function,
-                             [](const Function& g, const Tensors& x) {
-                               Tensors y;
-                               on_another_thread([&] {
-                                 // State that is local to a thread is new there.
-                                 ambient().streams = Streams();
-                                 ambient().autocast = Autocast();
-                                 y = g(x);
-                               });
-                               return y;
-                             }),
-                      in, options);
-  }
-};
+Tensors run_on_another_thread(const Function& g, const Tensors& x) {
+  Tensors y;
+  on_another_thread([&] {
+    // State that is local to a thread is new there.
+    ambient().streams = Streams();
+    ambient().autocast = Autocast();
+    y = g(x);
+  });
+  return y;
+}
 
 /// F5: the last bit of a sum depends on the order of its terms.
 class OtherOrder final : public Spy {
@@ -106,17 +100,17 @@ std::span<const Fault> fidelity_faults() {
             "pytorch/pytorch#71169 NVIDIA/Megatron-LM#7538", with_mechanics<AutocastLost>},
       Fault{"F2", "A recomputation runs in eval mode, so dropout drops nothing.",
             "adapter-hub/adapters#732 huggingface/peft#2826",
-            with_checkpoint<RecomputesUnder<DropoutInEvaluation>>},
+            with_runs<under<DropoutInEvaluation>>},
       Fault{"F3", "A recomputation finds a warm cast cache where its forward found a cold one.",
             "pytorch/pytorch#193338", nullptr,
             "The cache holds values per tensor and version, without history. Warm or cold, an op "
             "computes the same bits and records the same nodes."},
       Fault{"F4", "A recomputation runs on another thread, with that thread's local state.",
-            "pytorch/torchtitan#4149", with_checkpoint<OnAnotherThread>},
+            "pytorch/torchtitan#4149", with_runs<run_on_another_thread>},
       Fault{"F5", "A recomputation sums in a different order.", "pytorch/pytorch#166926",
-            with_checkpoint<RecomputesUnder<OtherOrder>>},
+            with_runs<under<OtherOrder>>},
       Fault{"F6", "Where two values tie for the maximum, a recomputation picks the other one.",
-            "pytorch/torchtitan#1117", with_checkpoint<RecomputesUnder<OtherOfEqual>>},
+            "pytorch/torchtitan#1117", with_runs<under<OtherOfEqual>>},
       Fault{"F7", "Strides are not restored.", "pytorch/pytorch#48439", nullptr,
             "Tensors are dense and row-major, so there is only one layout."},
       Fault{"F8",

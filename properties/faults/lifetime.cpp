@@ -238,21 +238,15 @@ struct SavedBeforeFilled {
 };
 
 /// L12: other memory is written over the inputs when the recomputation is done with them.
-struct FreedTooEarly {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function,
-                             [](const Function& g, const Tensors& x) {
-                               struct Poison {
-                                 const Tensors& inputs;
-                                 ~Poison() {
-                                   for (const Tensor& t : inputs) fill_bytes(t, std::byte{0xff});
-                                 }
-                               } poison{x};
-                               return g(x);
-                             }),
-                      in, options);
-  }
-};
+Tensors freed_too_early(const Function& g, const Tensors& x) {
+  struct Poison {
+    const Tensors& inputs;
+    ~Poison() {
+      for (const Tensor& t : inputs) fill_bytes(t, std::byte{0xff});
+    }
+  } poison{x};
+  return g(x);
+}
 
 /// L14
 class StopsTooSoon final : public Mechanics {
@@ -267,24 +261,18 @@ class NeverStops final : public Mechanics {
 };
 
 /// L15
-struct RecomputesTwice {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function,
-                             [](const Function& g, const Tensors& x) {
-                               {
-                                 const GradMode no_grad(false);
-                                 const HookScope no_hooks(nullptr);
-                                 const Streams streams = ambient().streams;
-                                 OpWatcher* watcher = std::exchange(ambient().ops, nullptr);
-                                 g(x);
-                                 ambient().ops = watcher;
-                                 ambient().streams = streams;
-                               }
-                               return g(x);
-                             }),
-                      in, options);
+Tensors recomputed_twice(const Function& g, const Tensors& x) {
+  {
+    const GradMode no_grad(false);
+    const HookScope no_hooks(nullptr);
+    const Streams streams = ambient().streams;
+    OpWatcher* watcher = std::exchange(ambient().ops, nullptr);
+    g(x);
+    ambient().ops = watcher;
+    ambient().streams = streams;
   }
-};
+  return g(x);
+}
 
 }  // namespace
 }  // namespace faulty
@@ -307,7 +295,7 @@ std::span<const Fault> lifetime_faults() {
       Fault{"L5", "A segment is recomputed before the previous recomputation has been freed.",
             "pytorch/pytorch#193193", with_mechanics<PreviousSegmentStays>},
       Fault{"L6", "A kept result is changed in place by the recomputation.",
-            "pytorch/pytorch#119590", with_checkpoint<RecomputesUnder<WritesOverKept>>},
+            "pytorch/pytorch#119590", with_runs<under<WritesOverKept>>},
       Fault{"L7", "Saved-tensor hooks around a segment do not see what it keeps.",
             "pytorch/pytorch#190581 pytorch/pytorch#147565",
             with_checkpoint<InputsPastTheHooks<false>>},
@@ -320,14 +308,13 @@ std::span<const Fault> lifetime_faults() {
             "pytorch/pytorch#193671", with_checkpoint<SavedBeforeFilled>},
       Fault{"L12",
             "A segment's inputs are overwritten while the recomputation's graph still reads them.",
-            "meta-pytorch/torchtune#1867", with_checkpoint<FreedTooEarly>},
+            "meta-pytorch/torchtune#1867", with_runs<freed_too_early>},
       Fault{"L13", "A second backward reuses the recomputation of the first.", "",
             with_mechanics<StaleRecomputation>},
       Fault{"L14", "Early stop ends a recomputation one tensor too soon.", "",
             with_mechanics<StopsTooSoon>},
       Fault{"L14b", "Early stop does not stop.", "", with_mechanics<NeverStops>},
-      Fault{"L15", "A recomputation runs its function twice.", "",
-            with_checkpoint<RecomputesTwice>},
+      Fault{"L15", "A recomputation runs its function twice.", "", with_runs<recomputed_twice>},
   };
   return table;
 }

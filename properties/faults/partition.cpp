@@ -297,7 +297,7 @@ std::span<const Fault> partition_faults() {
       Fault{"P3b", "Nothing is checkpointed.", "lucidrains/En-transformer#4",
             with_checkpoint<NothingIsCheckpointed>},
       Fault{"P4", "A recomputation starts one op late.", "state-spaces/mamba#939",
-            with_checkpoint<RecomputesUnder<FirstOpSkipped>>},
+            with_runs<under<FirstOpSkipped>>},
       Fault{"P5", "The op counter of a policy is not reset between segments.",
             "pytorch/torchtitan#3397", with_checkpoint<CounterNotReset>},
       Fault{"P6", "Segments are recomputed first to last.", "", with_checkpoint<ForwardOrder>},

@@ -216,11 +216,11 @@ std::span<const Fault> random_faults() {
       Fault{"R9", "A mask depends on the memory address of its operand.",
             "facebookresearch/xformers#173", with_checkpoint<MaskByAddress>},
       Fault{"R10", "A kept random op does not advance its stream in the recomputation.", "",
-            with_checkpoint<RecomputesUnder<KeptDrawStandsStill>>},
+            with_runs<under<KeptDrawStandsStill>>},
       Fault{"R11", "The random state is captured when the segment ends, not when it begins.", "",
             with_checkpoint<CapturedAtExit>},
       Fault{"R12", "In a recomputation a draw uses one word per element, not whole blocks of four.",
-            "", with_checkpoint<RecomputesUnder<NoWholeBlocks>>},
+            "", with_runs<under<NoWholeBlocks>>},
   };
   return table;
 }

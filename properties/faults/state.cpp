@@ -27,20 +27,6 @@ Tensors marked(const Function& f, const Tensors& in, bool recomputing) {
 Tensors as_recomputation(const Function& f, const Tensors& in) { return marked(f, in, true); }
 Tensors as_forward(const Function& f, const Tensors& in) { return marked(f, in, false); }
 
-/// S1
-struct RecomputationUpdates {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function, as_forward), in, options);
-  }
-};
-
-/// S2
-struct OnlyRecomputationUpdates {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_recomputation, as_forward), in, options);
-  }
-};
-
 /// Writes over what a forward kept, so that memory shows nothing.
 Tensor written_over(const Tensor& kept, const Tensor& by) {
   copy_bytes(by, kept);
@@ -58,7 +44,7 @@ class StateAsItIsNow final : public Mechanics {
 
 /// S10
 EngineParts nothing_recalled() {
-  return {std::make_shared<StateAsItIsNow>(), with_checkpoint<RecomputationUpdates>().checkpoint};
+  return {std::make_shared<StateAsItIsNow>(), with_runs<as_forward>().checkpoint};
 }
 
 /// S8
@@ -222,13 +208,6 @@ struct HooksAgain {
   }
 };
 
-/// S7: seen from after the step, an update that was taken back is one that was not made.
-struct UpdateLost {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, as_recomputation, as_recomputation), in, options);
-  }
-};
-
 /// Identifies a segment by its ops and the tensors that it reads from outside.
 class Signature final : public Spy {
  public:
@@ -278,9 +257,9 @@ std::span<const Fault> state_faults() {
   using namespace faulty;
   static const std::array table{
       Fault{"S1", "A recomputation updates the states of layers a second time.",
-            "pytorch/pytorch#96136 pytorch/pytorch#62471", with_checkpoint<RecomputationUpdates>},
+            "pytorch/pytorch#96136 pytorch/pytorch#62471", with_runs<as_forward>},
       Fault{"S2", "The states of layers are updated in the recomputation, not in the forward.",
-            "facebookresearch/fairscale#1035", with_checkpoint<OnlyRecomputationUpdates>},
+            "facebookresearch/fairscale#1035", with_runs<as_forward, as_recomputation>},
       Fault{"S3", "A recomputation sees the state that its forward left.",
             "huggingface/transformers#30320 NVIDIA/TransformerEngine#24 "
             "NVIDIA/TransformerEngine#1723",
@@ -298,7 +277,7 @@ std::span<const Fault> state_faults() {
       Fault{
           "S7",
           "The states of layers are reset to their values before the forward: the update is lost.",
-          "", with_checkpoint<UpdateLost>},
+          "", with_runs<as_recomputation, as_recomputation>},
       Fault{"S8", "Every layer of a segment gets the state that the first of them read.", "",
             with_mechanics<FirstStateOnly>},
       Fault{

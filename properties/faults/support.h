@@ -64,18 +64,21 @@ class SaveSpy : public SavedTensorHooks {
   HookScope scope_;
 };
 
-/// Recomputations run under a Spy of type S; forwards as they are.
+/// An engine whose recomputations go through one function, and whose forwards through another.
+using Run = Tensors(const Function&, const Tensors&);
+template <Run* recomputation, Run* forward = run_function>
+EngineParts with_runs() {
+  return {nullptr, [](const Function& f, const Tensors& in, const CheckpointOptions& options) {
+            return checkpoint(around(f, forward, recomputation), in, options);
+          }};
+}
+
+/// Runs it under a Spy of type S.
 template <class S>
-struct RecomputesUnder {
-  Tensors operator()(const Function& f, const Tensors& in, const CheckpointOptions& options) const {
-    return checkpoint(around(f, run_function,
-                             [](const Function& g, const Tensors& x) {
-                               const S spy;
-                               return g(x);
-                             }),
-                      in, options);
-  }
-};
+Tensors under(const Function& function, const Tensors& inputs) {
+  const S spy;
+  return function(inputs);
+}
 
 /// Versions of the tensors that a recomputation reads are not compared.
 class VersionsUnchecked final : public Mechanics {
