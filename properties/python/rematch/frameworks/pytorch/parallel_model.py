@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch.distributed as dist
@@ -21,9 +21,9 @@ from rematch.subjects.protocol import Unsupported
 class ParallelModel(TorchModel):
     """A model whose parameters are those of a module that is run in parallel."""
 
-    setup: Setup | None = None
-    group: dist.ProcessGroup | None = None
-    seen: Collectives | None = None
+    setup: Setup = field(kw_only=True)
+    group: dist.ProcessGroup = field(kw_only=True)
+    seen: Collectives = field(kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,7 +72,6 @@ class ParallelModel(TorchModel):
     def _announce(self, units: dict[nn.Module, range], size: Callable[[Tensor], int], **says: bool) -> None:
         """Notes what units there are and which layers run in each, the root first, and how large the parts of their
         parameters are in a collective."""
-        assert self.seen is not None and self.setup is not None
         record, setup = self.seen.record, self.setup
         says |= {"accumulates": setup.no_sync, "learns": setup.mode == "static_graph"}
         for number, (unit, layers) in enumerate(units.items()):
@@ -92,7 +91,6 @@ class ParallelModel(TorchModel):
         return 0
 
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
-        assert self.seen is not None
         with self.seen.segment(segment.begin, segment.end):
             return self._run_within(segment, *inputs, state=state)
 
@@ -103,14 +101,12 @@ class ParallelModel(TorchModel):
         run, seen = super()._layer_function(index, state), self.seen
 
         def runs(given: Any) -> Any:
-            assert seen is not None
             with seen.segment(index, index + 1):
                 return run(given)
 
         return runs
 
     def phase(self, name: str, state: Forward) -> AbstractContextManager[Any]:
-        assert self.seen is not None
         return self.seen.phase(name, step=state.step, microbatch=state.microbatch)
 
     def forward(self, state: Forward) -> Values:
@@ -126,7 +122,6 @@ class DdpModel(ParallelModel):
     """A model within DistributedDataParallel."""
 
     def _wrap(self) -> None:
-        assert self.setup is not None
         if not any(p.requires_grad for p in self._root.parameters()):
             raise Unsupported("DistributedDataParallel refuses a model without what trains")
         everything = range(len(self.request.case.layers))
@@ -136,7 +131,6 @@ class DdpModel(ParallelModel):
             return p.numel() * (2 if low else p.itemsize) if p.requires_grad else 0
 
         self._announce({self._root: everything}, size, replicated=True)
-        assert self.seen is not None
         # There is no other unit, whatever sends.
         self.seen.unit = 0
         options: dict[str, Any] = {} if self.setup.buckets else {"bucket_cap_mb": 1e-6}
@@ -160,7 +154,6 @@ class DdpModel(ParallelModel):
         return (self._root(run, *state.inputs), *rest)
 
     def microbatch(self, last: bool) -> AbstractContextManager[Any]:
-        assert self.setup is not None
         reduces = last or self._learns or not self.setup.no_sync
         self._learns = False
         return nullcontext() if reduces else self._root.no_sync()

@@ -46,7 +46,6 @@ class FsdpModel(ParallelModel):
     several of them share belongs to what they are in."""
 
     def _place_segments(self) -> None:
-        assert self.setup is not None
         self._units: dict[Segment | int, nn.Module] = {}
         self._layers = {self._root: range(len(self._made_of))}
         """What runs in each unit."""
@@ -72,19 +71,16 @@ class FsdpModel(ParallelModel):
         return [unit for unit, layers in self._layers.items() if users <= set(layers)][-1 if users else 0]
 
     def _is_recomputed(self, unit: nn.Module) -> bool:
-        assert self.setup is not None
         for key, its in self._units.items():
             if its is unit:
                 return key in self._within if isinstance(key, int) else self.setup.mode == "checkpoint around"
         return False
 
     def _wrap(self) -> None:
-        assert self.group is not None
         self._shard(DeviceMesh.from_group(self.group, "cpu", mesh_dim_names=(ROWS,)))
 
     def _shard(self, mesh: DeviceMesh) -> None:
         self._parameters_of = _Now(self)
-        assert self.seen is not None and self.setup is not None
         setup = self.setup
 
         def size(p: Tensor) -> int:
@@ -121,7 +117,6 @@ class FsdpModel(ParallelModel):
         return self._place(parameter), f"p{parameter}"
 
     def note_kept(self) -> None:
-        assert self.seen is not None
         for number, module in enumerate(self._modules):
             if size := module.gathered():
                 self.seen.note("kept", number, size)
@@ -153,7 +148,6 @@ class FsdpModel(ParallelModel):
         return nullcontext()
 
     def begins_backward(self, state: Forward) -> None:
-        assert self.setup is not None
         protocol = self.request.case.protocol
         last = state.microbatch == (0 if protocol.forwards_first else protocol.microbatches - 1)
         self._root.set_requires_gradient_sync(last or not self.setup.no_sync)
@@ -195,7 +189,6 @@ class FsdpModel(ParallelModel):
         return _in_unit(unit, run, values)
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
-        assert self.setup is not None
         unit, run = self._units.get(segment), super()._run_checkpoint
         if not self.request.checkpointed:
 
@@ -208,7 +201,6 @@ class FsdpModel(ParallelModel):
         return _in_unit(unit, lambda *v: run(segment, state, v), values)
 
     def _run_within(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
-        assert self.setup is not None
         unit, run = self._units.get(segment), super()._run_within
         if unit is None or self.setup.mode != "checkpoint around":
             return run(segment, *inputs, state=state)

@@ -32,7 +32,6 @@ class SplitModel(ParallelModel):
     """A model whose values are whole on every rank, except within units."""
 
     def _wrap(self) -> None:
-        assert self.group is not None and self.seen is not None
         self._split_layers(DeviceMesh.from_group(self.group, "cpu"), 1)
         # Unit 0 is all that is whole, and sends nothing.
         self.seen.record.add("units", end=len(self.request.case.layers), replicated=True)
@@ -43,7 +42,6 @@ class SplitModel(ParallelModel):
 
     def _split_layers(self, mesh: DeviceMesh, first: int) -> None:
         """Splits layers, and notes those as units, from that number on."""
-        assert self.seen is not None and self.setup is not None
         self._mesh = mesh
         self._split: dict[int, nn.Module] = {}
         self._unit_of: dict[int, int] = {}
@@ -96,7 +94,6 @@ class SplitModel(ParallelModel):
         return t.full_tensor() if isinstance(t, DTensor) else t
 
     def note_kept(self) -> None:
-        assert self.seen is not None
         self.seen.unit = -1
 
     def _run_root(self, state: Forward) -> Values:
@@ -114,13 +111,11 @@ class SplitModel(ParallelModel):
                 output = module(operands[0])
         if output.requires_grad:
             # Whatever its backward sends is of this unit.
-            assert self.seen is not None
             output.register_hook(partial(_comes_to, self.seen, self._unit_of[index]))
         return (output,)
 
     @contextmanager
     def _runs(self, index: int) -> Iterator[None]:
-        assert self.seen is not None
         ended = "stopped"
         try:
             with of_unit(self.seen, self._unit_of[index]):
