@@ -114,7 +114,7 @@ class ParallelModel(TorchModel):
             return self._run_root(state)
 
     def _run_root(self, state: Forward) -> Values:
-        raise NotImplementedError
+        return super().forward(state)
 
 
 @dataclass

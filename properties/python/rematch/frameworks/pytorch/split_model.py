@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import torch
@@ -13,18 +13,14 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, paralle
 from torch.distributed.tensor.parallel import parallelize_module
 from torch.func import functional_call
 
-from rematch.frameworks.pytorch.collectives import ROWS, Collectives, of_unit
-from rematch.frameworks.pytorch.model import Forward, Function, Values
+from rematch.frameworks.pytorch.collectives import ROWS, of_unit
+from rematch.frameworks.pytorch.model import Function
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
 from rematch.frameworks.pytorch.ranks import keep_groups
 from rematch.frameworks.pytorch.sharded_model import FsdpModel
 from rematch.frameworks.pytorch.split_units import NORMS, module_of, units_of
 
 _STYLES = {**vars(parallel), "Replicate": Replicate, "Shard": Shard}
-
-
-def _comes_to(seen: Collectives, unit: int, _: Tensor) -> None:
-    seen.unit = unit
 
 
 @dataclass
@@ -96,9 +92,6 @@ class SplitModel(ParallelModel):
     def note_kept(self) -> None:
         self.seen.unit = -1
 
-    def _run_root(self, state: Forward) -> Values:
-        return self._run_model(state, tuple(state.inputs))
-
     def _compute(self, index: int, run: Function, operands: Sequence[Tensor]) -> Sequence[Tensor]:
         module = self._split.get(index)
         if module is None:
@@ -111,7 +104,8 @@ class SplitModel(ParallelModel):
                 output = module(operands[0])
         if output.requires_grad:
             # Whatever its backward sends is of this unit.
-            output.register_hook(partial(_comes_to, self.seen, self._unit_of[index]))
+            seen, unit = self.seen, self._unit_of[index]
+            output.register_hook(lambda _: setattr(seen, "unit", unit))
         return (output,)
 
     @contextmanager
@@ -164,6 +158,3 @@ class ShardedSplitModel(SplitModel, FsdpModel):
     def note_kept(self) -> None:
         FsdpModel.note_kept(self)
         SplitModel.note_kept(self)
-
-    def _run_root(self, state: Forward) -> Values:
-        return FsdpModel._run_root(self, state)
