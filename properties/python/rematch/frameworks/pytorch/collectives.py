@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 from torch.distributed.tensor import DTensor
 
-from rematch.journal.operators import Operator, Operators, Reader
+from rematch.journal.operators import Operator, Reader
 from rematch.subjects.records import Record
 
 ROWS = "rows"
@@ -78,12 +78,6 @@ class Collectives(Reader):
         if self._segment:
             said[-1] += f", in or after {self._segment}"
         return " ".join(said)
-
-    @contextmanager
-    def seeing(self) -> Iterator[None]:
-        """Within, collectives are noted."""
-        with Operators(self):
-            yield
 
     def skips(self, types: Sequence[type]) -> bool:
         # What a DTensor makes of the operator is to be seen.

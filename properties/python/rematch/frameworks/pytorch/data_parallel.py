@@ -38,6 +38,7 @@ from rematch.frameworks.pytorch.split_model import ShardedSplitModel, SplitModel
 from rematch.frameworks.pytorch.subject import TorchSubject
 from rematch.frameworks.pytorch.trial import put_back
 from rematch.frameworks.pytorch.watch import Saves, Watch
+from rematch.journal.operators import Operators
 from rematch.subjects.case import Case, Model, Segment
 from rematch.subjects.protocol import Arrays, Request, Unsupported
 from rematch.subjects.records import Record
@@ -69,7 +70,7 @@ class _RunOfRows(TorchRun):
     def begin(self) -> None:
         super().begin()
         # A trial belongs to no step.
-        self.scopes.enter_context(self._model.seen.seeing())
+        self.scopes.enter_context(Operators(self._model.seen))
 
     def fail(self) -> None:
         with self._model.trial():
