@@ -132,14 +132,9 @@ def weight_cast(warm):
 
 
 def weight_cast_selective(warm):
-    def contexts():
-        return C.create_selective_checkpoint_contexts([mm])
-
-    def selective(f, *a, **options):
-        return checkpoint(f, *a, context_fn=contexts, **options)
-
+    selective = partial(checkpoint, context_fn=lambda: C.create_selective_checkpoint_contexts([mm]))
     reference, _, _ = step(directly, warm)
-    whole = lambda f, *a: selective(f, *a, early_stop=False)
+    whole = partial(selective, early_stop=False)
     return {
         "verdict": judged(lambda: step(selective, warm)[0], reference),
         "verdict_without_early_stop": judged(lambda: step(whole, warm)[0], reference),

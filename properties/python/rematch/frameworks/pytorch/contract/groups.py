@@ -9,10 +9,6 @@ from rematch.frameworks.pytorch.contract.lifetime import two_outputs
 from rematch.frameworks.pytorch.contract.probing import *
 
 
-def group():
-    return C.GraphExecGroup()
-
-
 @probe("N16.shared", "Two backwards over two outputs of a checkpoint, in a group and without.")
 def shared():
     def run(scope):
@@ -25,7 +21,7 @@ def shared():
         return body.runs, [x.grad]
 
     alone, reference = run(nullcontext())
-    together, gradients = run(group())
+    together, gradients = run(C.GraphExecGroup())
     return {
         "runs_without_a_group": alone,
         "runs_in_a_group": together,
@@ -45,7 +41,7 @@ def nested_checkpoints():
         return [outer.runs, inner.runs], outcome_
 
     alone, alone_error = run(nullcontext())
-    together, together_error = run(group())
+    together, together_error = run(C.GraphExecGroup())
     return {
         "runs_without_a_group": alone,
         "error_without_a_group": alone_error,
@@ -58,7 +54,7 @@ def nested_checkpoints():
 def overlap():
     body = Counted(torch.tanh)
     y = checkpoint(body, variable(0.5)).sum()
-    with group():
+    with C.GraphExecGroup():
         y.backward(retain_graph=True)
         error = outcome(lambda: y.backward(retain_graph=True))
         runs = body.runs
@@ -68,11 +64,11 @@ def overlap():
 @probe("N16.groups_in_groups", "A group inside a group, and a new one after that.")
 def groups_in_groups():
     def nested():
-        with group(), group():
+        with C.GraphExecGroup(), C.GraphExecGroup():
             pass
 
     def after():
-        with group():
+        with C.GraphExecGroup():
             pass
 
     return {"nested_error": outcome(nested), "afterwards_error": outcome(after)}
@@ -84,7 +80,7 @@ def two_groups():
     y = checkpoint(body, variable(0.5)).sum()
     runs = []
     for _ in range(2):
-        with group():
+        with C.GraphExecGroup():
             y.backward(retain_graph=True)
         runs.append(body.runs)
     return {"runs": runs}
@@ -95,7 +91,7 @@ def reentrant_in_a_group():
     body = Counted(torch.tanh)
     y = reentrant(body, variable(0.5)).sum()
     runs = []
-    with group():
+    with C.GraphExecGroup():
         for _ in range(2):
             y.backward(retain_graph=True)
             runs.append(body.runs)
@@ -106,7 +102,7 @@ def reentrant_in_a_group():
 def same_group_again():
     body = Counted(torch.tanh)
     y = checkpoint(body, variable(0.5)).sum()
-    scope = group()
+    scope = C.GraphExecGroup()
     with scope:
         y.backward(retain_graph=True)
     with scope:
@@ -114,7 +110,7 @@ def same_group_again():
     entered = []
 
     def fails():
-        with group() as given:
+        with C.GraphExecGroup() as given:
             entered.append(isinstance(given, C.GraphExecGroup))
             raise ValueError("the function gave up")
 
@@ -139,13 +135,13 @@ def weights_changed_in_a_group():
         return x.grad
 
     # Stale in a group: the recomputation of the first backward serves the second.
-    return {"same_as_without_a_group": same_bits(run(nullcontext()), run(group()))}
+    return {"same_as_without_a_group": same_bits(run(nullcontext()), run(C.GraphExecGroup()))}
 
 
 @probe("N16.leftovers", "What a group's recomputation recomputed and nobody used, after the group.")
 def leftovers():
     a, b, recomputed = two_outputs()
-    with group():
+    with C.GraphExecGroup():
         a.sum().backward()
         inside = alive(recomputed)
     return {"alive_in_the_group": inside, "alive_after_the_group": alive(recomputed), "graph_alive": b is not None}

@@ -145,7 +145,7 @@ def last_segment():
     return seen
 
 
-def draws(**options):
+def draws(preserves):
     seen = {}
     for name, reentrant in VARIANTS.items():
         draws = []
@@ -155,7 +155,7 @@ def draws(**options):
             return torch.dropout(x, 0.5, True)
 
         x = ramp(4, 4)
-        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant, **options).sum()
+        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant, preserve_rng_state=preserves).sum()
         before = torch.get_rng_state()
         y.backward()
         seen[f"{name}_draws"] = len(draws)
@@ -166,11 +166,7 @@ def draws(**options):
     return seen
 
 
-@probe("PT6.random_state", "Four dropout layers in two segments: draws in a step, and the random state that it leaves.")
-def random_state():
-    return draws()
-
-
-@probe("PT6.not_preserved", "The same with preserve_rng_state=False.")
-def not_preserved():
-    return draws(preserve_rng_state=False)
+probe("PT6.random_state", "Four dropout layers in two segments: draws in a step, and the random state that it leaves.")(
+    partial(draws, True)
+)
+probe("PT6.not_preserved", "The same with preserve_rng_state=False.")(partial(draws, False))
