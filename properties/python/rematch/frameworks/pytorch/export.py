@@ -167,9 +167,7 @@ def plain_script(write: Callable[..., TorchScript], found: Finding) -> str:
     raise Unsupported("the case has too many numbers to be written down")
 
 
-@cache
-def _interpreter() -> Interpreter:
-    return Interpreter()
+_interpreter = cache(Interpreter)
 
 
 def search_of_torch() -> Search:

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from cases import TRAINABLE, chain, regressions, run_of, segment
@@ -23,9 +23,7 @@ def ask(subject, case, found, **rest):
     return answer
 
 
-@cache
-def isolated():
-    return Interpreter("-I")
+isolated = cache(partial(Interpreter, "-I"))
 
 
 def run(script):
