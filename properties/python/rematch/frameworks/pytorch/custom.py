@@ -127,12 +127,6 @@ def named_state(module: nn.Module) -> dict[str, Tensor]:
     return found
 
 
-def makes_new(x: Tensor, y: Tensor) -> bool:
-    """Whether a layer has made `y`, and no more than that, of its operand."""
-    storage = y.untyped_storage()
-    return storage._cdata != x.untyped_storage()._cdata and storage.nbytes() == y.nbytes
-
-
 def to_one(parts: Iterable[Tensor | None]) -> Tensor:
     """All elements, one tensor after the other."""
     flat = [part.detach().reshape(-1) for part in parts if part is not None]
@@ -156,7 +150,9 @@ class Instance:
         x = Dense.apply(x)
         y = self._run_detached(x) if self.detached else self.layer.run(self.module, x)
         # All that the harness knows of it is that it makes a new value, and of what size.
-        return y if makes_new(x, y) else y.clone(memory_format=torch.contiguous_format)
+        storage = y.untyped_storage()
+        is_new = storage._cdata != x.untyped_storage()._cdata and storage.nbytes() == y.nbytes
+        return y if is_new else y.clone(memory_format=torch.contiguous_format)
 
     def _run_detached(self, x: Tensor) -> Tensor:
         class Call(nn.Module):
