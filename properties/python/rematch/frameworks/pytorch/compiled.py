@@ -145,7 +145,8 @@ class CompiledModel(TorchModel):
         # Functions without eval() in them, which cannot be compiled.
         self._calls = {i: eval(f"lambda m, x: {own.call}", own.names) for i, own in layers.items()}
         self._functions: dict[Hashable, Callable[..., Values]] = {}
-        self._made = self._segments()
+        cut = self.request.case.plan.cut(len(self.request.case.layers))
+        self._made: Segments = tuple(map(self._with_options, cut))
 
     def take_over(self, other: "CompiledModel") -> "CompiledModel":
         """This model, with the request and the tensors of `other`."""
@@ -186,10 +187,7 @@ class CompiledModel(TorchModel):
         return self._functions[key](*values)
 
     def _layers(self, begin: int, end: int, segments: Segments = ()) -> Callable[..., Values]:
-        def run(*values: Tensor) -> Values:
-            return self._run_range(begin, end, segments, None, values)
-
-        return run
+        return lambda *values: self._run_range(begin, end, segments, None, values)
 
     def _broken(self, begin: int, end: int, checkpointed: bool) -> Callable[..., Values]:
         """A function with graph breaks, the same with and without checkpoint(): a graph adds up the gradients of what
@@ -250,10 +248,6 @@ class CompiledModel(TorchModel):
             return self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
 
         return checkpoint(run, *values, **segment.options)
-
-    def _segments(self) -> Segments:
-        cut = self.request.case.plan.cut(len(self.request.case.layers))
-        return tuple(map(self._with_options, cut))
 
     def _with_options(self, segment: Segment) -> _Segment:
         choice = segment.choice
