@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils.checkpoint import create_selective_checkpoint_contexts
 
-from rematch.frameworks.pytorch.operators import POLICIES
+from rematch.frameworks.pytorch.operators import contexts_by
+from rematch.frameworks.pytorch.watch import Watch
 
 Backend = str | Callable[..., Any]
 """What torch.compile(backend=) takes."""
@@ -115,7 +115,7 @@ class Scenario:
         if not self.preserve_rng_state:
             options["preserve_rng_state"] = False
         if self.policy:
-            options["context_fn"] = contexts_of(self.policy)
+            options["context_fn"] = contexts_by(self.policy, Watch())
         return options
 
 
@@ -123,21 +123,6 @@ def has_mode(module: nn.Module) -> bool:
     """Whether a module of PyTorch computes something else in evaluation: dropout, and norms with statistics."""
     kinds = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._NormBase)
     return isinstance(module, kinds) and next(module.children(), None) is None
-
-
-def contexts_of(policy: str) -> Callable[[], Any]:
-    """Returns a context_fn for checkpoint() that keeps the results that a policy by operators says."""
-
-    def contexts() -> Any:
-        make, answers = POLICIES[policy]
-        keeps = make()
-
-        def says(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
-            return answers[bool(keeps(op, args))]
-
-        return create_selective_checkpoint_contexts(says)
-
-    return contexts
 
 
 FIRST = Scenario("one training step")
