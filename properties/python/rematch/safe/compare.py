@@ -155,8 +155,6 @@ def _short(value: Any) -> str:
         return "absent"
     if isinstance(value, Tensor):
         return "present"
-    if isinstance(value, _Absent):
-        return "absent"
     text = str(value) if not isinstance(value, str) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 

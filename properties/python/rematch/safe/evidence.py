@@ -230,7 +230,7 @@ class _Watch(Reader):
             state.beside = {}
 
     def _leaves(self, arguments: State, region: Region) -> dict[str, Leaf]:
-        with _quiet(), self._looking(region, arguments) as state:
+        with torch.utils._python_dispatch._disable_current_modes(), self._looking(region, arguments) as state:
             passed = arguments.leaves(Digest)
             for name, held in passed.items():
                 if held.kind not in (GENERATOR, TAG):
@@ -320,12 +320,6 @@ def _nested(result: Any) -> str:
     parts = {f"[{i}]" if isinstance(result, tuple) else "": part for i, part in enumerate(alone)}
     nested = State({"output" + name: part for name, part in parts.items() if not isinstance(part, Tensor)})
     return next((n for n, t in nested.tensors().items() if t.is_floating_point() or t.is_complex()), "")
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    with torch.utils._python_dispatch._disable_current_modes():
-        yield
 
 
 class Digest:

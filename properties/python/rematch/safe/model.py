@@ -17,7 +17,7 @@ from rematch.safe.generators import random_states, set_random_states
 from rematch.safe.judge import judge, refuse_lazy
 from rematch.safe.process import Process
 from rematch.safe.state import State
-from rematch.safe.switch import Switch, known_switch
+from rematch.safe.switch import Switch, flag_switch, known_switch
 from rematch.safe.target import named_arguments
 from rematch.safe.verdict import Finding, Verdict, reservations
 
@@ -238,8 +238,6 @@ Calls = dict[str, tuple[tuple[Any, ...], dict[str, Any]]]
 
 
 def _switch(model: nn.Module, given: Any, options: dict[str, Any] | None) -> Switch | None:
-    from rematch.safe.switch import flag_switch
-
     if isinstance(given, str):
         return flag_switch(given)
     if given is not None:

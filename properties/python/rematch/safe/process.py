@@ -14,6 +14,7 @@ from importlib import import_module
 
 # Bound here, as a tape may replace that of the module.
 from time import thread_time
+from traceback import walk_stack
 from typing import Any
 
 import numpy as np
@@ -247,7 +248,7 @@ def stopped_after(seconds: float) -> Iterator[None]:
         waits = before[:2] == last[:2] and last[2] - before[2] < _NOTHING
         if not waits and last[2] - begin < seconds:
             return
-        if any(code.co_filename.startswith("<frozen importlib") for code in _callers(frame)):
+        if any(caller.f_code.co_filename.startswith("<frozen importlib") for caller, _ in walk_stack(frame)):
             # A module whose import is interrupted stays half imported.
             return
         while frame is not None and frame.f_code.co_filename.startswith(_PYTORCH):
@@ -269,9 +270,3 @@ def stopped_after(seconds: float) -> Iterator[None]:
 _NOTHING = 0.005
 """Seconds that a waiting thread may compute: as much as this handler takes."""
 _PYTORCH = torch.__path__[0]
-
-
-def _callers(frame: Any) -> Iterator[types.CodeType]:
-    while frame is not None:
-        yield frame.f_code
-        frame = frame.f_back
