@@ -18,7 +18,7 @@ from rematch.safe.causes.computations import COMPILED, ENDLESS, NAMES, SET_BY_CA
 from rematch.safe.causes.states import is_tensor, unnumbered
 from rematch.safe.compare import Change, changes, differences, is_small, rounding
 from rematch.safe.evidence import watch
-from rematch.safe.generators import random_states, seed_all
+from rematch.safe.generators import random_leaves, seed_all
 from rematch.safe.judging_memory import judge_memory
 from rematch.safe.process import is_of_process
 from rematch.safe.scenarios import BEHIND_FROZEN, FIRST, OTHERS_DRAW, OWN, SCENARIOS, Scenario, Variant, has_mode
@@ -69,12 +69,10 @@ class Judge:
         behind_frozen = self._behind_frozen()
         self._trainable = len(self._target.state.trainable())
         first = self._first()
-        before, verdict = self._random_before, self.verdict
-        host = [
-            name for name in ("numpy", "random") if first.values[f"the random state of {name}"].value != before[name]
-        ]
+        before, verdict, state = self._random_before, self.verdict, "the random state of"
+        host = [n for n in ("numpy", "random") if first.values[f"{state} {n}"].value != before[f"{state} {n}"].value]
         self._moves |= bool(host)
-        draws = not torch.equal(first.values["the random state of PyTorch"].value, before["torch"])
+        draws = not torch.equal(first.values[f"{state} PyTorch"].value, before[f"{state} PyTorch"].value)
         if first.regions:
             # What it checkpoints inside is judged as it stands.
             self._variants = [OWN]
@@ -119,12 +117,7 @@ class Judge:
         target.begin(self._seed)
         before = target.state.leaves(target.copies)
         seed_all(self._seed)
-        states = random_states()
-        self._random_before = {
-            "torch": states["PyTorch"],
-            "numpy": repr(states["NumPy"][1:3]),
-            "random": states["Python"],
-        }
+        self._random_before = random_leaves(lambda t: t)
         plain = self._plain_run(FIRST, self._seed)
         own = self._variants == [OWN] and not target.asked
         while plain.error and len(target.grads) > (0 if own else 1):
