@@ -263,13 +263,8 @@ def test_an_interpreter_runs_scripts_as_by_themselves(script, status, out, err):
     assert ended[:2] == (status, out) and err in ended[2]
 
 
-# Each script takes some seconds: every fourth of the cases that PyTorch can run.
-SAVED = [
-    name for name, case in regressions().items() if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
-][::4]
-
-
-@pytest.mark.parametrize("name", SAVED)
+# Each script takes some seconds: every fourth of the cases.
+@pytest.mark.parametrize("name", [*regressions()][::4])
 def test_scripts_of_saved_cases_run(torch_subject, name):
     case = regressions()[name]
     if case.get("protocol", {}).get("inject", "none") != "none":

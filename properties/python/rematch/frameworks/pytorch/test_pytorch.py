@@ -11,12 +11,7 @@ from rematch.frameworks.pytorch.arguments import flat, handed, received
 
 # Saved cases in which PyTorch differs from its plain run, and where that shows first.
 DIVERGES = {"recomputed_tensor_kept": "buffer", "running_statistics_updated_twice": "buffer"}
-# checkpoint_sequential() of PyTorch never checkpoints the last segment.
-CASES = {
-    name: case
-    for name, case in regressions().items()
-    if case.get("plan", {}).get("sequential", {}).get("last_stored", True)
-}
+CASES = regressions()
 
 
 @pytest.mark.parametrize("name", CASES)
