@@ -1,6 +1,5 @@
 """A checkpoint() of a user's own, in three lines, and what the records say when it is wrong."""
 
-import inspect
 import sys
 import textwrap
 
@@ -8,9 +7,9 @@ import pytest
 import torch
 from cases import TRAINABLE, chain, differing, observed, run_of, segment
 from torch.overrides import TorchFunctionMode
-from torch.utils import checkpoint as torch_checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from rematch.frameworks.pytorch.model import HAS_DEFAULT
 from rematch.frameworks.pytorch.trial import left_behind, put_back
 
 THREE_LINES = """
@@ -146,18 +145,14 @@ def records(start_python):
     def run(function, case=MASKED):
         harness = start_python(PREAMBLE + THREE_LINES.format(function=function))
         assert harness.hello()["name"] == "mine"
-        return harness.record(**run_of(case)), harness.record(checkpointed=True)
+        return harness.both(run_of(case))
 
     return run
 
 
-def same_bits(record):
-    return not differing(record)
-
-
 def test_three_lines_make_a_subject_of_a_checkpoint_function(records):
     plain, checkpointed = records("faithful")
-    assert same_bits(checkpointed)
+    assert not differing(checkpointed)
     assert [e["count"] for e in checkpointed["executions"]] == [1, 2, 2]
     assert plain["draws"][0]["hash"] == checkpointed["draws"][1]["hash"]
 
@@ -170,7 +165,7 @@ def test_a_checkpoint_that_draws_a_new_mask_gives_other_records(records):
     plain, checkpointed = records("draws_anew")
     first, again = checkpointed["draws"]
     assert first["hash"] == plain["draws"][0]["hash"] != again["hash"]
-    assert not same_bits(checkpointed)
+    assert differing(checkpointed)
     assert checkpointed["streams"] != plain["streams"]
 
 
@@ -183,7 +178,7 @@ def test_a_checkpoint_that_loses_a_gradient_leaves_it_absent(records):
 
 def test_a_checkpoint_that_recomputes_nothing_shows_in_the_executions(records):
     _, checkpointed = records("plain")
-    assert same_bits(checkpointed)
+    assert not differing(checkpointed)
     assert [e["count"] for e in checkpointed["executions"]] == [1, 1, 1]
 
 
@@ -254,7 +249,7 @@ def test_settings_that_a_run_leaves_changed_are_an_error_and_none_of_the_next(st
     assert error["kind"] == "LeftBehind"
     assert error["message"].endswith("hooks on saved tensors, cache of autocast")
     # But for the bits that are not sent again, it is the same record.
-    assert same_bits(again := harness.record(checkpointed=False))
+    assert not differing(again := harness.record(checkpointed=False))
     assert {**again, "observations": 0} == {**plain, "observations": 0}
 
 
@@ -282,7 +277,7 @@ def test_a_script_is_a_subject_by_its_path(start, tmp_path):
     harness = start(sys.executable, "-m", "rematch", f"{script}:faithful", "--observe", "cheap")
     assert harness.hello()["name"] == f"{script}:faithful"
     harness.record(**run_of(MASKED))
-    assert same_bits(harness.record(checkpointed=True))
+    assert not differing(harness.record(checkpointed=True))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +297,7 @@ def test_a_name_that_leads_nowhere_ends_with_a_sentence(start, place, says):
 
 
 def test_the_usual_early_stop_of_pytorch_is_left_unsaid(start_python, torch_subject):
-    if "early_stop" not in inspect.signature(torch_checkpoint.checkpoint).parameters:
+    if "early_stop" not in HAS_DEFAULT:
         pytest.skip("this PyTorch has no such option")
     layers = ["linear", {"kind": "add", "from": [0, 0]}]
     case = chain(*layers, plan={"segments": [segment(0, 2)]}, protocol=TRAINABLE)
@@ -324,17 +319,12 @@ def test_the_usual_early_stop_of_pytorch_is_left_unsaid(start_python, torch_subj
 def test_pytorch_is_given_more_than_tensors_and_used_as_a_decorator(
     start_python, torch_subject, function, variant, form
 ):
-    if form == "decorator" and not torch_checkpoint_decorates():
+    if form == "decorator" and "function" not in HAS_DEFAULT:
         pytest.skip("the checkpoint() of this PyTorch makes no decorators")
     plan = {"segments": [segment(0, 2, variant)]}
     case = chain("linear", "duplicate", plan=plan, protocol=TRAINABLE, options={"checkpoint": form})
     assert "error" not in torch_subject.record(**run_of(case), checkpointed=True)
     assert "error" in own(start_python, function, case)
-
-
-def torch_checkpoint_decorates():
-    parameter = inspect.signature(torch_checkpoint.checkpoint).parameters["function"]
-    return parameter.default is not parameter.empty
 
 
 @pytest.mark.parametrize("wrapper", ["fsdp", "composable"])
@@ -346,9 +336,7 @@ def test_wrapped_segments_are_recomputed_and_agree_with_the_plain_run(start, wra
         pytest.skip("the composable checkpoint() has the non-reentrant variant only")
     nested = segment(0, 2, variant, nested=[segment(0, 1, variant)])
     case = chain("linear", "dropout", "tanh", plan={"segments": [nested]}, protocol=TRAINABLE)
-    plain = subject.record(**run_of(case))
-    checkpointed = subject.record(checkpointed=True)
-    assert "error" not in checkpointed
+    plain, checkpointed = subject.agreed(case)
     assert all(o.get("as") for o in checkpointed["observations"])
     counts = [e["count"] for e in checkpointed["executions"]]
     assert counts[0] >= 2 and counts[2] == 1
