@@ -163,11 +163,11 @@ def test_a_rank_has_rows_of_its_own_only_where_there_is_more_than_one():
 
 TWICE = chain(FOUR, "tanh", TIED, input=(4, 4), protocol=TRAINABLE)
 TWICE["plan"] = plan(segment(0, 2, "reentrant"), segment(2, 3, "reentrant"))
+READY_TWICE = of("ddp", {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}, "find_unused_parameters")
 
 
 def test_a_weight_that_reentrant_segments_share_is_marked_ready_twice_unless_the_graph_is_static(ddp):
-    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
-    text = error_of(ddp, of("ddp", within, "find_unused_parameters"))
+    text = error_of(ddp, READY_TWICE)
     assert "RuntimeError: Expected to mark a variable ready only once" in text
     assert differing(ddp.agreed(of("ddp", TWICE, "static_graph"))[1]) == set()
 

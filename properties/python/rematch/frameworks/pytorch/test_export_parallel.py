@@ -4,7 +4,17 @@ import pytest
 from cases import chain, segment
 
 from rematch.frameworks.pytorch.setup import OPTIONS
-from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, OWN, TIED, TRAINABLE, TWICE, of, plan
+from rematch.frameworks.pytorch.test_data_parallel import (
+    FOUR,
+    MODES,
+    OWN,
+    READY_TWICE,
+    TIED,
+    TRAINABLE,
+    TWICE,
+    of,
+    plan,
+)
 from rematch.frameworks.pytorch.test_export import agrees, ask, finding, run
 
 ATTENTION = OWN["multihead_attention"]
@@ -27,9 +37,7 @@ def why(subject, case, found, **rest):
 
 
 def test_a_weight_that_is_marked_ready_twice_shows_by_the_error_of_each_rank(ddp):
-    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
-    case = of("ddp", within, "find_unused_parameters")
-    script, out, last = shown(ddp, case, finding("errors", "no error", MARKED))
+    script, out, last = shown(ddp, READY_TWICE, finding("errors", "no error", MARKED))
     assert last == "DIFFERENT: error of rank 0, error of rank 1"
     assert out.count(MARKED) == 2
     assert script.startswith("# errors: ") and "rematch" not in script
@@ -123,21 +131,17 @@ def test_what_no_script_of_ranks_can_show_is_unsupported_and_says_why(ddp, law, 
 
 
 def test_another_error_than_that_of_the_finding_is_not_taken_for_it(ddp):
-    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
-    case = of("ddp", within, "find_unused_parameters")
     other = finding("errors", "no error", "RuntimeError: something else")
-    assert "no script was found" in why(ddp, case, other)
-    assert "no script was found" in why(ddp, case, finding("errors", "no error", DIFFER))
-    assert "no script was found" in why(ddp, case, finding("parameter-gradients"))
+    assert "no script was found" in why(ddp, READY_TWICE, other)
+    assert "no script was found" in why(ddp, READY_TWICE, finding("errors", "no error", DIFFER))
+    assert "no script was found" in why(ddp, READY_TWICE, finding("parameter-gradients"))
 
 
 def test_a_hang_shows_by_the_error_of_the_rank_for_which_others_wait(ddp):
-    within = {**TWICE, "plan": plan(segment(0, 3, "reentrant"))}
-    case = of("ddp", within, "find_unused_parameters")
     hang = "Hang: of its ranks, 1 does not answer within 30 s\nrank 0: {}\nrank 1: step (run.py:1)"
-    shown(ddp, case, finding("errors", "no error", hang.format(MARKED)))
+    shown(ddp, READY_TWICE, finding("errors", "no error", hang.format(MARKED)))
     for where in ("ValueError: something else", "wait (run.py:1)"):
-        assert "no script was found" in why(ddp, case, finding("errors", "no error", hang.format(where)))
+        assert "no script was found" in why(ddp, READY_TWICE, finding("errors", "no error", hang.format(where)))
 
 
 def test_a_checkpoint_of_the_user_s_own_exports_nothing_on_ranks(start_python):
