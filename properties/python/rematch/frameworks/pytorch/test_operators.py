@@ -1,7 +1,7 @@
 """Policies by operators of PyTorch: what they keep does not run again, and all else does."""
 
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import chain, differing, run_of, segment
 
 from rematch.frameworks.pytorch.operators import POLICIES
 from rematch.frameworks.pytorch.test_export import finding, shown
@@ -58,7 +58,7 @@ def again(record):
 def test_a_policy_by_operators_changes_no_number_and_is_obeyed(torch_subject, policy):
     _, checkpointed = torch_subject.both(run_of(case_of(policy)))
     assert checkpointed["promises"] == [{"name": "policy"}]
-    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+    assert not differing(checkpointed)
 
 
 def test_policies_are_told_apart_by_what_runs_again(torch_subject):
@@ -74,37 +74,28 @@ def test_policies_are_told_apart_by_what_runs_again(torch_subject):
 @pytest.mark.parametrize(("function", "told"), [("drops", "asked of"), ("keeps_all", "to run again")])
 def test_a_checkpoint_that_does_not_go_by_the_policy_breaks_its_promise(start_python, function, told):
     harness = start_python(SUBJECT.replace("{function}", function))
-    case = case_of("products")
-    harness.record(**run_of(case))
-    assert told in harness.record(checkpointed=True)["promises"][0]["broken"]
+    assert told in harness.both(run_of(case_of("products")))[1]["promises"][0]["broken"]
 
 
 @pytest.mark.parametrize("scope", ["no_grad", "inference_mode"])
-def test_an_evaluation_between_forward_and_backward_changes_nothing_though_it_draws(start_python, scope):
-    harness = start_python(SUBJECT.replace("{function}", "checkpoint, layers=[NOISE]"))
-    noise = {"kind": "custom", "layer": harness.hello()["layers"][0]}
-    case = chain("linear", noise, plan={"segments": [segment(0, 2)]}, options={"inference": scope})
-    plain = harness.record(**run_of(case))
-    checkpointed = harness.record(checkpointed=True)
-    assert checkpointed["promises"] == [{"name": "inference"}]
-    assert plain["streams"] == checkpointed["streams"]
-    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
-
-
-@pytest.mark.parametrize("scope", ["no_grad", "inference_mode"])
-def test_an_evaluation_leaves_modules_that_checkpoint_their_own_parts_in_training(start_python, scope):
-    harness = start_python(SUBJECT.replace("{function}", "calls, layers=[OWN]"))
+@pytest.mark.parametrize(
+    "function", ["checkpoint, layers=[NOISE]", "calls, layers=[OWN]"], ids=["draws", "checkpoints"]
+)
+def test_an_evaluation_between_forward_and_backward_changes_nothing(start_python, function, scope):
+    """Though it draws, or runs a module that checkpoints its own part, which it leaves in training."""
+    harness = start_python(SUBJECT.replace("{function}", function))
     own = {"kind": "custom", "layer": harness.hello()["layers"][0]}
     case = chain("linear", own, plan={"segments": [segment(0, 2)]}, options={"inference": scope})
-    harness.record(**run_of(case))
-    checkpointed = harness.record(checkpointed=True)
-    assert all(o.get("as") for o in observed(checkpointed).values() if o.get("present", True))
+    plain, checkpointed = harness.both(run_of(case))
+    assert checkpointed["promises"] == [{"name": "inference"}]
+    assert plain["streams"] == checkpointed["streams"]
+    assert not differing(checkpointed)
 
 
 def test_a_checkpoint_that_is_wrong_without_gradients_breaks_its_promise(start_python):
     harness = start_python(SUBJECT.replace("{function}", "doubles_without_gradients"))
-    harness.record(**run_of({**case_of("nothing"), "options": {"inference": "no_grad"}}))
-    assert "with it" in harness.record(checkpointed=True)["promises"][0]["broken"]
+    case = {**case_of("nothing"), "options": {"inference": "no_grad"}}
+    assert "with it" in harness.both(run_of(case))[1]["promises"][0]["broken"]
 
 
 @pytest.mark.parametrize("policy", ["products", "every second product", "products by shape", "every second call"])
