@@ -243,17 +243,9 @@ def in_turn(*held):
     return Passes(lambda x: held[count(x) % len(held)])
 
 
-def strided(layer, x):
-    return checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
-
-
 def maximum_outside(self, x):
     self.highest = max(self.highest, float(x.abs().max()))
     return checkpoint(lambda y, highest: (self.inner(y) / highest).tanh(), x, self.highest)
-
-
-def collects_outside(self, x):
-    return checkpoint(lambda y: self.inner(y).tanh(), x), [x.detach()]
 
 
 def catches_what_it_expects(self, x):
@@ -289,7 +281,9 @@ FOLLOWED = {
     "policy": maker(keeps, None),
     "context-closed": with_linear(lambda layer, x: checkpoint(in_bfloat16, layer, x)),
     "subclass": Unwraps,
-    "offloaded-strides": with_linear(strided),
+    "offloaded-strides": with_linear(
+        lambda layer, x: checkpoint(lambda y: layer(y).tanh(), torch.stack([x, x])[:, :2].contiguous())
+    ),
     "batch-norm": lambda: nn.Sequential(nn.Linear(4, 4), nn.GroupNorm(2, 4)),
     "instance-norm": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.InstanceNorm1d(2)),
     "spectral-norm": around(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))),
@@ -320,7 +314,7 @@ FOLLOWED = {
     "hooks-change-values": HalvesNothing,
     "changed-by-later-forward": maker(maximum_outside, None, highest=0.1),
     "left-by-earlier-forward": lambda: Returns(lambda m, given, new: setattr(m, "noted", new)),
-    "returned-then-changed": maker(collects_outside, None),
+    "returned-then-changed": maker(lambda self, x: (checkpoint(lambda y: self.inner(y).tanh(), x), [x.detach()]), None),
     "transform-within": computations.differentiates_by_transform,
     "swallows-early-stop": maker(catches_what_it_expects, None),
     "hook-of-parameter": clips_once,
