@@ -20,16 +20,9 @@ def judged(apart, apart_wide, kind=OUTPUT, eps=EPS):
     return rounding([change], *wide, eps) == [change]
 
 
-def test_a_difference_that_float64_does_not_show_is_rounding():
-    assert judged(3 * EPS, 0)
-    assert judged(100 * EPS, EPS / 4)
-
-
-def test_a_difference_that_float64_shows_is_none():
+def test_a_difference_of_less_than_half_of_the_digits_that_float64_does_not_show_is_rounding():
+    assert judged(3 * EPS, 0) and judged(100 * EPS, EPS / 4)
     assert not judged(3 * EPS, EPS)
-
-
-def test_a_difference_of_more_than_half_of_the_digits_is_none():
     assert not judged(2 * EPS**0.5, 0)
     assert judged(2 * EPS**0.5, 0, eps=torch.finfo(torch.bfloat16).eps)
 
