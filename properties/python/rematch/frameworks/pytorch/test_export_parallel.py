@@ -1,20 +1,10 @@
 """Scripts that show what goes wrong between ranks, run by an interpreter with PyTorch alone."""
 
 import pytest
-from cases import chain, segment
+from cases import TRAINABLE, chain, plan, segment
 
 from rematch.frameworks.pytorch.setup import OPTIONS
-from rematch.frameworks.pytorch.test_data_parallel import (
-    FOUR,
-    MODES,
-    OWN,
-    READY_TWICE,
-    TIED,
-    TRAINABLE,
-    TWICE,
-    of,
-    plan,
-)
+from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, OWN, READY_TWICE, TIED, TWICE, of
 from rematch.frameworks.pytorch.test_export import agrees, ask, finding, run
 
 ATTENTION = OWN["multihead_attention"]
