@@ -137,13 +137,7 @@ class Tape:
             def now(cls, tz: Any = None) -> Any:
                 return (start + datetime.timedelta(seconds=now("datetime.now"))).replace(tzinfo=tz)
 
-            @classmethod
-            def utcnow(cls) -> Any:
-                return cls.now()
-
-            @classmethod
-            def today(cls) -> Any:
-                return cls.now()
+            utcnow = today = now
 
         return Datetime
 
