@@ -227,12 +227,12 @@ class Verdict:
         lines = [_wrapped(f"{label:<11}", text) for label, text in parts]
         if self.saved:
             plain = self.saved["plain"]
-            saves = [f"{_bytes(n)} {name}" for name, n in self.saved.items() if name != "plain"]
+            saves = [f"{n:,} B {name}" for name, n in self.saved.items() if name != "plain"]
             checkpointed = f"; {', '.join(saves)}" if saves else ""
-            lines.append(f"held        {_bytes(plain)} for the backward, plain{checkpointed}")
+            lines.append(f"held        {plain:,} B for the backward, plain{checkpointed}")
             if saves and all(n >= plain for n in self.saved.values()):
                 lines.append(" " * 12 + "checkpointing frees no memory: its steps hold no less than the plain step")
-            peaks = ", ".join(f"{_bytes(n)} {name}" for name, n in self.peak.items())
+            peaks = ", ".join(f"{n:,} B {name}" for name, n in self.peak.items())
             lines.append(f"peak        {peaks}, without parameters and buffers; rematch plan counts a whole step")
         lines += [_wrapped("not seen   ", text) for text in UNSEEN]
         return "\n".join(lines)
@@ -264,7 +264,3 @@ def _wrapped(label: str, text: str) -> str:
 def _some(texts: list[str], comma: str, verbose: bool) -> str:
     rest = f" and {len(texts) - 3} more" if len(texts) > 4 and not verbose else ""
     return comma.join(texts[:3] if rest else texts) + rest
-
-
-def _bytes(n: int) -> str:
-    return f"{n:,} B"

@@ -106,9 +106,5 @@ def backward(loss: Tensor, keep: bool) -> None:
 
 class _Wide(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = tree_map(_dtype, (args, kwargs or {}))
+        args, kwargs = tree_map(lambda v: _TO.get(v, v) if isinstance(v, torch.dtype) else v, (args, kwargs or {}))
         return _METHODS.get(func, func)(*args, **kwargs)
-
-
-def _dtype(value: Any) -> Any:
-    return _TO.get(value, value) if isinstance(value, torch.dtype) else value
