@@ -58,7 +58,7 @@ class Target:
         self.function = target
         self.state = State(self._roots()).kept()
         self.process.look_at(self.state.functions())
-        given = self._given()
+        given = self.tensors
         self.floats = [name for name, t in given.items() if t.is_floating_point() or t.is_complex()]
         self.asked = [name for name, t in given.items() if t.requires_grad]
         self.grads = self.asked or self.floats
@@ -67,12 +67,14 @@ class Target:
     @property
     def tensors(self) -> dict[str, Tensor]:
         """The tensors among the arguments, by name."""
-        return self._given()
+        modules = State(self._arguments()).modules()
+        parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
+        return {name: t for name, t in State(self._arguments()).tensors(tags=False).items() if id(t) not in parts}
 
     @property
     def length(self) -> int:
         """The length of the sequence among the arguments; 0 if there is none."""
-        return length_of(self._given())
+        return length_of(self.tensors)
 
     @property
     def name(self) -> str:
@@ -139,7 +141,7 @@ class Target:
         """
         memo: dict[int, Any] = {id(m): m for m in State(self._arguments()).modules().values()}
         leaves: dict[str, Tensor] = {}
-        given = self._given()
+        given = self.tensors
         values = stretched(given, length) if length else given
         for name, t in given.items():
             fresh = values[name].detach().clone()
@@ -156,7 +158,7 @@ class Target:
                     leaves[name].register_hook(lambda grad: None if grad is None else grad.clone())
                 fresh = leaves[name].clone()
             memo[id(t)] = fresh
-        for t in self._given().values():
+        for t in self.tensors.values():
             # Attributes that a caller has set on a tensor are copied with it; those of a subclass are there already.
             hung = {name: value for name, value in t.__dict__.items() if name not in memo[id(t)].__dict__}
             for part in State({"": hung}).tensors().values():
@@ -176,15 +178,8 @@ class Target:
     def _arguments(self) -> dict[str, Any]:
         return named_arguments(self.args, self.kwargs)
 
-    def _given(self) -> dict[str, Tensor]:
-        modules = State(self._arguments()).modules()
-        parts = {id(t) for m in modules.values() for t in (*m.parameters(), *m.buffers())}
-        return {name: t for name, t in State(self._arguments()).tensors(tags=False).items() if id(t) not in parts}
-
     def _roots(self) -> dict[str, Any]:
-        roots: dict[str, Any] = {"": self.function}
-        roots.update(State(self._arguments()).modules())
-        return roots
+        return {"": self.function, **State(self._arguments()).modules()}
 
 
 def _are_tokens(t: Tensor) -> bool:

@@ -43,8 +43,6 @@ class Seen:
     failure: BaseException | None = None
     endless: bool = False
     """Whether it was stopped because it does not end."""
-    is_list: bool = False
-    """Whether the target returned a list."""
     regions: int = 0
     """The number of calls of checkpoint()."""
     reentrant: bool = False
@@ -190,7 +188,6 @@ class _Step:
         noted = target.branches.noted() if looks else nullcontext()
         with scenario.ambient(_device(args, kwargs)), target.within(), noted:
             returned = self._call(args, kwargs)
-        seen.is_list = isinstance(returned, list)
         self._returned.append((where, returned))
         seen.values.update({n + where: Leaf(OUTPUT, v) for n, v in _answers(returned).items()})
         outputs = State({"output": returned}).tensors()
