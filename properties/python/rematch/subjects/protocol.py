@@ -193,26 +193,21 @@ class _Session:
             self._told = None
             self._bits = {}
             try:
-                self._told = _case_of(run)
+                sent = run["arrays"]
+                arrays = Arrays(
+                    **{kind.name: _decoded(sent[kind.name]) for kind in fields(Arrays) if kind.name in sent}
+                )
+                self._told = case_from_json(run["case"]), model_from_json(run["model"]), arrays
             except (KeyError, OSError, TypeError, ValueError) as error:
                 raise _BadRequest(f"the request cannot be read: {error!r}") from error
         if self._told is None:
             raise _BadRequest("a run without a case, and none was sent before")
-        case, model, arrays = self._told
         return Request(
-            case,
-            model,
-            arrays,
+            *self._told,
             checkpointed=run.get("checkpointed", False),
             detached_layers=frozenset(run.get("detached_layers", [])),
             layer_values=run.get("layer_values", False),
         )
-
-
-def _case_of(run: dict[str, Any]) -> tuple[Case, Model, Arrays]:
-    sent = run["arrays"]
-    arrays = Arrays(**{kind.name: _decoded(sent[kind.name]) for kind in fields(Arrays) if kind.name in sent})
-    return case_from_json(run["case"]), model_from_json(run["model"]), arrays
 
 
 def _decoded(sent: Any) -> Any:
@@ -246,19 +241,6 @@ def _write(answers: BinaryIO, message: dict[str, Any]) -> None:
     answers.flush()
 
 
-def _print_to_stderr() -> None:
-    """Sends what anybody prints, C libraries included, where it does no harm."""
-    os.dup2(2, 1)
-    sys.stdout = sys.stderr
-
-
-def _spare_the_collector() -> None:
-    """Frameworks are a million objects, which live as long as the process. To look through them for
-    cycles again and again takes a quarter of the time."""
-    gc.collect()
-    gc.freeze()
-
-
 def serve(subject: Subject, requests: int = REQUESTS, answers: int = ANSWERS) -> None:
     """Answers the harness until it closes `requests`, or is gone. Both are file descriptors.
 
@@ -274,12 +256,17 @@ def serve(subject: Subject, requests: int = REQUESTS, answers: int = ANSWERS) ->
     # Programs that the subject starts must not hold the harness's pipes open.
     os.set_inheritable(requests, False)
     os.set_inheritable(answers, False)
-    _print_to_stderr()
+    # What anybody prints, C libraries included, goes where it does no harm.
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
     session = _Session(subject)
     try:
         for answered, line in enumerate(incoming):
             if answered == _WARM:
-                _spare_the_collector()
+                # Frameworks are a million objects, which live as long as the process. To look through them for cycles
+                # again and again takes a quarter of the time.
+                gc.collect()
+                gc.freeze()
             _write(outgoing, session.answer(json.loads(line.decode())))
     except (KeyboardInterrupt, BrokenPipeError):
         # Nothing is left to be said, not even on the way out.
