@@ -39,10 +39,13 @@ def decode(array: dict[str, Any]) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def encode(array: np.ndarray, dtype: str | None = None) -> dict[str, Any]:
-    """The inverse of decode(), always with the data in line. `dtype` names what NumPy cannot."""
-    name = dtype or name_of(array.dtype)
-    return {"dtype": name, "shape": list(array.shape), "data": base64.b64encode(bits_of(array)).decode("ascii")}
+def encode(array: np.ndarray) -> dict[str, Any]:
+    """The inverse of decode(), always with the data in line."""
+    return {
+        "dtype": name_of(array.dtype),
+        "shape": list(array.shape),
+        "data": base64.b64encode(bits_of(array)).decode("ascii"),
+    }
 
 
 def name_of(dtype: np.dtype) -> str:

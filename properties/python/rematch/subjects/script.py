@@ -301,7 +301,7 @@ class Script:
         alone = (
             framework.script_gradient and framework.differentiator == "differentiate" and at is not None and not more
         )
-        if alone and f"m{self._owner(at)}" not in self._modules:
+        if alone and (at == 0 or f"m{model.parameters[at - 1].layer}" not in self._modules):
             lines += [f"        y = model({', '.join(taken)})[0]", f"        return {loss}", ""]
             gradient = framework.script_gradient.format(arguments=", ".join(given), name=given[at], at=at)
             *before, last = gradient.splitlines() * self._style.forwards
@@ -329,10 +329,6 @@ class Script:
             return f"{value} is not None"
         # Values of modules are lists of arrays.
         return f"numbers({value})" if self._modules or value.startswith("[") else f"np.array({value}).tolist()"
-
-    def _owner(self, argument: int) -> int:
-        """The layer of an argument of the loss; -1 of the input."""
-        return self._request.model.parameters[argument - 1].layer if argument else -1
 
     def _results(self, gradients: list[str]) -> dict[str, str]:
         framework = self._framework
