@@ -4,6 +4,7 @@ themselves is judged, retained graphs, hooks, absent gradients and injected fail
 import gc
 import re
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -158,7 +159,7 @@ class TapeRun(Run):
         self._tensors = [
             list(parts) if whole else [parts] for parts, whole in zip(self.parameters, self.is_module, strict=True)
         ]
-        self._fired = [[0] * len(parts) for parts in self._tensors]
+        self._fired: list[Counter[int]] = [Counter() for _ in self._tensors]
         for index, info in enumerate(request.model.parameters):
             self.names[self.parameter_names[index]] = self.parameters[index]
             # Parameters of the library's layers cannot be exchanged.
@@ -166,7 +167,7 @@ class TapeRun(Run):
             for at, tensor in enumerate(self._tensors[index]):
                 framework.set_trained(tensor, not info.frozen and not constant)
                 if not info.frozen and not constant:
-                    framework.hook(tensor, _counter(self._fired[index], at))
+                    framework.hook(tensor, lambda _, fired=self._fired[index], at=at: fired.update([at]))
         self._clear()
 
     @contextmanager
@@ -242,7 +243,7 @@ class TapeRun(Run):
 
     def backward(self, pending: Pending) -> None:
         for fired in self._fired:
-            fired[:] = [0] * len(fired)
+            fired.clear()
         super().backward(pending)
         if pending.place.step == pending.place.microbatch == 0:
             # A graph may keep for good what hooks have packed.
@@ -255,7 +256,7 @@ class TapeRun(Run):
         self._waiting.remove(pending)
         pending.loss = None
         self.collect()
-        self.record.hooks([max(fired, default=0) for fired in self._fired], **pending.place.where)
+        self.record.hooks([max(fired.values(), default=0) for fired in self._fired], **pending.place.where)
 
     def _enter(self, layer: int) -> None:
         super()._enter(layer)
@@ -368,10 +369,3 @@ class TapeRun(Run):
             used = self.request.model.layer_parameters[self.request.case.protocol.inject_layer]
             framework.spoil(self._tensors[used[0]][0])
         framework.backward(self, pending)
-
-
-def _counter(fired: list[int], at: int) -> Callable[[Any], None]:
-    def count(_: Any) -> None:
-        fired[at] += 1
-
-    return count

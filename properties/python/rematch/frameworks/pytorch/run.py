@@ -1,5 +1,6 @@
 """One run of a case in PyTorch, with everything that is seen written down."""
 
+from collections import Counter
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain, product
 from typing import Any
@@ -28,11 +29,11 @@ class TorchRun(Steps):
         super().__init__(request, record)
         self._model = model
         self._parameters = model.trained()
-        self._fired = [[0] * len(group) for group in self._parameters]
+        self._fired: list[Counter[int]] = [Counter() for _ in self._parameters]
         for group, fired in zip(self._parameters, self._fired, strict=True):
             for at, parameter in enumerate(group):
                 if parameter.requires_grad:
-                    parameter.register_hook(self._counter(fired, at))
+                    parameter.register_hook(lambda _, fired=fired, at=at: fired.update([at]))
         self._set_prior_gradients()
         scale = self.protocol.loss_scale
         self._scaler = torch.amp.GradScaler("cpu", init_scale=scale) if scale else None
@@ -50,12 +51,6 @@ class TorchRun(Steps):
         self.watch.note_policies()
         if self._scope and self.request.checkpointed:
             self.record.add("promises", name=INFERENCE, broken=self._wrong)
-
-    def _counter(self, fired: list[int], at: int) -> Any:
-        def count(_: Tensor) -> None:
-            fired[at] += 1
-
-        return count
 
     def _all(self) -> list[Tensor]:
         return [p for group in self._parameters for p in group]
@@ -207,7 +202,7 @@ class TorchRun(Steps):
         watch = self._model.watch
         place = {"step": state.step, "microbatch": state.microbatch}
         for fired in self._fired:
-            fired[:] = [0] * len(fired)
+            fired.clear()
         losses, state.losses = state.losses, []
         parts = self._parts_of_backward(state.inputs)
         calls = list(product(range(self.protocol.backwards), losses, parts))
@@ -227,7 +222,7 @@ class TorchRun(Steps):
         losses = []
         for index, given in enumerate(state.inputs):
             self.note("input_gradient", given.grad, index=index, **place)
-        self.record.hooks([max(fired, default=0) for fired in self._fired], **place)
+        self.record.hooks([max(fired.values(), default=0) for fired in self._fired], **place)
         watch.note_executions(state.executions, **place)
 
     def _parts_of_backward(self, inputs: list[Tensor]) -> list[list[Tensor] | None]:
