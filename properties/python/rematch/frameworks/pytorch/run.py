@@ -101,7 +101,7 @@ class TorchRun(Steps):
         given = None
         if arrays.trial_input is not None:
             given = [arrays.trial_input, *arrays.further_trial_inputs]
-        state = self._run_forward(0, 0, given, arrays.trial_target)
+        state = self.forward(0, 0, given, arrays.trial_target)
         if kind == "graph_dropped":
             return
         written: AbstractContextManager[Any] = nullcontext()
@@ -132,16 +132,13 @@ class TorchRun(Steps):
         self._set_prior_gradients()
         return ""
 
-    def forward(self, step: int, microbatch: int) -> Forward:
-        return self._run_forward(step, microbatch)
-
     def _autocast(self, wanted: bool) -> AbstractContextManager[Any]:
         if not wanted:
             return nullcontext()
         cached = self.protocol.cast_cache
         return torch.autocast("cpu", torch.bfloat16, cache_enabled=cached)
 
-    def _run_forward(
+    def forward(
         self, step: int, microbatch: int, given: list[np.ndarray] | None = None, target: np.ndarray | None = None
     ) -> Forward:
         """`given` inputs and `target`: those of the forward, unless others are given."""

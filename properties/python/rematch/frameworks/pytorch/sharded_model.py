@@ -191,11 +191,7 @@ class FsdpModel(ParallelModel):
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         unit, run = self._units.get(segment), super()._run_checkpoint
         if not self.request.checkpointed:
-
-            def plainly(*values: Tensor) -> Values:
-                return self._run_range(segment.begin, segment.end, (), state, values)
-
-            return _in_unit(unit, plainly, values)
+            return _in_unit(unit, lambda *v: self._run_range(segment.begin, segment.end, (), state, v), values)
         if unit is None or self.setup.mode == "checkpoint around":
             return run(segment, state, values)
         return _in_unit(unit, lambda *v: run(segment, state, v), values)
