@@ -61,6 +61,10 @@ def _let_go_of_groups(kept: Collection[dist.ProcessGroup]) -> None:
         gc.collect()
 
 
+def _written(file: int) -> str:
+    return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
+
+
 class Ranks:
     """Started with the first job, and once more after each loss. They are copies of this process,
     so what it has imported, and what tests have patched, they have as well."""
@@ -192,10 +196,7 @@ class Ranks:
 
     def _parting(self, ranks: Sequence[int]) -> list[str]:
         """A line that tells the first of those calls that not all ranks make alike."""
-        said = {}
-        for rank in ranks:
-            file = self._said[rank]
-            said[rank] = os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace").splitlines()
+        said = {rank: _written(self._said[rank]).splitlines() for rank in ranks}
         for number, calls in enumerate(zip_longest(*said.values(), fillvalue="none")):
             if len(set(calls)) > 1:
                 told = (f"rank {rank} calls {call}" for rank, call in zip(said, calls, strict=True))
@@ -214,15 +215,10 @@ class Ranks:
         with suppress(ProcessLookupError):
             os.kill(self._processes[rank].pid, signal.SIGUSR1)
         # It writes while it hangs, and does not say when it is done: its outermost call comes last.
-        while "in _live" not in self._written(rank) and time.monotonic() < deadline:
+        while "in _live" not in _written(self._stacks[rank]) and time.monotonic() < deadline:
             time.sleep(0.01)
         return self._frames(rank)
 
-    def _written(self, rank: int) -> str:
-        """What faulthandler has written in a rank."""
-        file = self._stacks[rank]
-        return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
-
     def _frames(self, rank: int) -> str:
-        calls = re.findall(r'File "(.*)", line (\d+) in (\S+)', self._written(rank))[:FRAMES]
+        calls = re.findall(r'File "(.*)", line (\d+) in (\S+)', _written(self._stacks[rank]))[:FRAMES]
         return " < ".join(f"{name} ({Path(path).name}:{line})" for path, line, name in calls)
