@@ -88,14 +88,8 @@ def two_groups():
 
 @probe("N16.reentrant", "The reentrant variant in a group: runs after each of two backwards.")
 def reentrant_in_a_group():
-    body = Counted(torch.tanh)
-    y = reentrant(body, variable(0.5)).sum()
-    runs = []
     with C.GraphExecGroup():
-        for _ in range(2):
-            y.backward(retain_graph=True)
-            runs.append(body.runs)
-    return {"runs": runs}
+        return runs_of_backwards(reentrant, 2)
 
 
 @probe("N16.same_group_again", "The same group entered twice; what is entered, and errors in it.")

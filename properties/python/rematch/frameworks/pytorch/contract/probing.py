@@ -300,14 +300,8 @@ def same_bits(a, b):
     """Whether two gradients are the same: both absent, or equal bit for bit."""
     if a is None or b is None:
         return a is b
-    return (
-        a.shape == b.shape
-        and a.dtype == b.dtype
-        and torch.equal(
-            a.detach().view(torch.int64) if a.dtype == torch.float64 else a.detach(),
-            b.detach().view(torch.int64) if b.dtype == torch.float64 else b.detach(),
-        )
-    )
+    bits = lambda t: t.detach().view(torch.int64) if t.dtype == torch.float64 else t.detach()
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(bits(a), bits(b))
 
 
 def judged(run, reference):

@@ -12,12 +12,9 @@ Policy = C.CheckpointPolicy
 SAVE, RECOMPUTE = Policy.MUST_SAVE, Policy.PREFER_RECOMPUTE
 
 
-def contexts(policy, **options):
-    return functools.partial(C.create_selective_checkpoint_contexts, policy, **options)
-
-
 def selective(policy, function, *args, mutation=False, **options):
-    context_fn = contexts(policy, allow_cache_entry_mutation=mutation)
+    make = C.create_selective_checkpoint_contexts
+    context_fn = functools.partial(make, policy, allow_cache_entry_mutation=mutation)
     return checkpointed("non_reentrant", function, *args, context_fn=context_fn, **options)
 
 
@@ -78,13 +75,9 @@ def invocation():
             x = torch.tanh(torch.mm(x, w))
         return x
 
-    def plain_mm():
-        with OpCounter() as ops:
-            body(ramp(2, 2)).sum().backward()
-        return ops.counts["mm"] - 4
-
+    plain = kernels_in_backward(None, body, ramp(2, 2))["mm"]
     return {
-        "recomputed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0) - plain_mm(),
+        "recomputed_products": kernels_in_backward(policy, body, ramp(2, 2)).get("mm", 0) - plain,
         "asked_for_products": len(count),
     }
 
@@ -197,20 +190,12 @@ def kept():
 @probe("SE7.recompute_everything", "Recomputing everything against a plain checkpoint: kernels.")
 def recompute_everything():
     body = lambda x: torch.tanh(torch.tanh(x * x) + x)
-
-    def counts(policy):
-        if policy is not None:
-            return kernels_in_backward(policy, body, variable(0.5))
-        y = checkpointed("non_reentrant", body, variable(0.5))
-        with OpCounter() as ops:
-            y.sum().backward()
-        return ops.counts
-
-    checkpoint, nothing = counts(None), counts(saving())
+    plain = kernels_in_backward(None, functools.partial(checkpoint, body), variable(0.5))
+    nothing = kernels_in_backward(saving(), body, variable(0.5))
     return {
-        "checkpoint_tanh": checkpoint.get("tanh", 0),
+        "checkpoint_tanh": plain.get("tanh", 0),
         "recompute_everything_tanh": nothing.get("tanh", 0),
-        "same_but_for_detach": {k: v for k, v in checkpoint.items() if k != "detach"}
+        "same_but_for_detach": {k: v for k, v in plain.items() if k != "detach"}
         == {k: v for k, v in nothing.items() if k != "detach"},
     }
 
