@@ -92,18 +92,15 @@ def after_forward(call):
     return count
 
 
-@probe("N5.dropped_graph", "A graph dropped without a backward: does its input die?")
-def dropped_graph():
-    seen = {}
-    for variant in VARIANTS:
-        h = variable(0.5) * 2
-        storage = storage_of(h)
-        y = checkpointed(variant, torch.tanh, h)
-        del h
-        seen[f"{variant}_input_kept"] = storage() is not None
-        del y
-        seen[f"{variant}_input_kept_afterwards"] = storage() is not None
-    return seen
+@probe("N5.dropped_graph", "A graph dropped without a backward: does its input die?", by=in_both)
+def dropped_graph(call):
+    h = variable(0.5) * 2
+    storage = storage_of(h)
+    y = call(torch.tanh, h)
+    del h
+    kept = storage() is not None
+    del y
+    return {"input_kept": kept, "input_kept_afterwards": storage() is not None}
 
 
 @probe("N5.objects", "Objects and surrounding hooks: kept by a graph, after a backward, beyond it?")

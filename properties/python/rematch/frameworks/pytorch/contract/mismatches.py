@@ -94,45 +94,38 @@ def settings_left(x):
     return {"recording": torch.is_grad_enabled(), "hooks_left": hooks.packs != 1}
 
 
-@probe("N18.throws_in_recomputation", "A function that throws in its recomputation: state afterwards.")
-def throws_in_recomputation():
-    seen = {}
-    for variant in VARIANTS:
-        runs = []
+@probe("N18.throws_in_recomputation", "A function that throws in its recomputation: state afterwards.", by=in_both)
+def throws_in_recomputation(call):
+    runs = []
 
-        def body(x):
-            runs.append(1)
-            y = torch.tanh(torch.dropout(x, 0.5, True))
-            if len(runs) == 2:
-                raise ValueError("the function gave up")
-            return torch.tanh(y)
-
-        x = ramp(8)
-        y = checkpointed(variant, body, x).sum()
-        before = torch.get_rng_state()
-        seen[f"{variant}_error"] = outcome(lambda: y.backward(retain_graph=True))
-        seen[f"{variant}_random_state_kept"] = torch.equal(before, torch.get_rng_state())
-        seen |= {f"{variant}_{what}": is_so for what, is_so in settings_left(x).items()}
-        seen[f"{variant}_second_attempt_error"] = outcome(y.backward)
-        seen[f"{variant}_runs"] = len(runs)
-    return seen
-
-
-@probe("N18.throws_in_forward", "A function that throws in its forward: state afterwards.")
-def throws_in_forward():
-    seen = {}
-    for variant in VARIANTS:
-
-        def body(x):
-            torch.dropout(x, 0.5, True)
+    def body(x):
+        runs.append(1)
+        y = torch.tanh(torch.dropout(x, 0.5, True))
+        if len(runs) == 2:
             raise ValueError("the function gave up")
+        return torch.tanh(y)
 
-        x = variable(0.5, 1.0)
-        before = torch.get_rng_state()
-        seen[f"{variant}_error"] = outcome(lambda: checkpointed(variant, body, x))
-        seen[f"{variant}_random_state_put_back"] = torch.equal(before, torch.get_rng_state())
-        seen |= {f"{variant}_{what}": is_so for what, is_so in settings_left(x).items()}
-    return seen
+    x = ramp(8)
+    y = call(body, x).sum()
+    before = torch.get_rng_state()
+    error = outcome(lambda: y.backward(retain_graph=True))
+    kept = torch.equal(before, torch.get_rng_state())
+    left = settings_left(x)
+    again = outcome(y.backward)
+    return {"error": error, "random_state_kept": kept, **left, "second_attempt_error": again, "runs": len(runs)}
+
+
+@probe("N18.throws_in_forward", "A function that throws in its forward: state afterwards.", by=in_both)
+def throws_in_forward(call):
+    def body(x):
+        torch.dropout(x, 0.5, True)
+        raise ValueError("the function gave up")
+
+    x = variable(0.5, 1.0)
+    before = torch.get_rng_state()
+    error = outcome(lambda: call(body, x))
+    put_back = torch.equal(before, torch.get_rng_state())
+    return {"error": error, "random_state_put_back": put_back, **settings_left(x)}
 
 
 @probe("N18.mismatch_then_again", "A recomputation that differs once: is the next backward right?")

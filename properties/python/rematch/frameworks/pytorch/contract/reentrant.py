@@ -219,29 +219,16 @@ def frozen_input_non_reentrant():
     }
 
 
-@probe("RE5.outputs", "Which of (2t, t.detach(), an integer tensor) require grad.")
-def outputs():
-    def body(t):
-        return t * 2, t.detach(), (t > 0).to(torch.int32)
-
-    t = variable(0.5, -1.0)
-    return {
-        "plain": [o.requires_grad for o in body(t)],
-        "reentrant": [o.requires_grad for o in reentrant(body, t)],
-        "non_reentrant": [o.requires_grad for o in checkpoint(body, t)],
-    }
+@probe("RE5.outputs", "Which of (2t, t.detach(), an integer tensor) require grad.", by=plain_and_both)
+def outputs(call):
+    made = call(lambda t: (t * 2, t.detach(), (t > 0).to(torch.int32)), variable(0.5, -1.0))
+    return [o.requires_grad for o in made]
 
 
-@probe("RE5.all_detached", "A function whose outputs are all detached.")
-def all_detached():
-    y = reentrant(lambda t: torch.tanh(t).detach(), variable(0.5))
-    z = checkpoint(lambda t: torch.tanh(t).detach(), variable(0.5))
-    return {
-        "reentrant_requires_grad": y.requires_grad,
-        "reentrant_backward_error": outcome(lambda: y.sum().backward()),
-        "non_reentrant_requires_grad": z.requires_grad,
-        "non_reentrant_backward_error": outcome(lambda: z.sum().backward()),
-    }
+@probe("RE5.all_detached", "A function whose outputs are all detached.", by=in_both)
+def all_detached(call):
+    y = call(lambda t: torch.tanh(t).detach(), variable(0.5))
+    return {"requires_grad": y.requires_grad, "backward_error": outcome(lambda: y.sum().backward())}
 
 
 @probe("RE5.only_detached_used", "Backward from the detached one of two outputs.")
@@ -303,8 +290,7 @@ def firings(register):
         h.sum().backward()
         return len(fired)
 
-    calls = {"plain": directly} | CALLS
-    return {name: [count(call, k) for k in range(1, 5)] for name, call in calls.items()}
+    return plain_and_both(lambda call: [count(call, k) for k in range(1, 5)])
 
 
 probe("RE8.tensor_hook", "Firings of a hook on a weight used in one to four checkpoints.")(
