@@ -92,26 +92,11 @@ def set_global_mask(mask):
     MASK = mask
 
 
-@planted("set-by-callers")
-def reads_context_variable(self, x):
-    return (self.inner(x) * SCALE.get()).tanh()
-
-
-@planted("set-by-callers")
-def reads_global_mask(self, x):
-    return self.inner(x).masked_fill(~MASK, 0.0).tanh()
-
-
 OPTIONS = {"mask": MASK}
 
 
 def set_option(name, value):
     OPTIONS[name] = value
-
-
-@planted("set-by-callers")
-def reads_global_dictionary(self, x):
-    return self.inner(x).masked_fill(~OPTIONS["mask"], 0.0).tanh()
 
 
 @planted("set-by-callers")
@@ -180,6 +165,9 @@ class BufferIsItsOwn(Inner):
 
 plant(
     {
+        "set-by-callers:reads_context_variable": lambda self, x: (self.inner(x) * SCALE.get()).tanh(),
+        "set-by-callers:reads_global_mask": lambda self, x: self.inner(x).masked_fill(~MASK, 0.0).tanh(),
+        "set-by-callers:reads_global_options": lambda self, x: self.inner(x).masked_fill(~OPTIONS["mask"], 0.0).tanh(),
         "clock-or-entropy:AnotherMinute": lambda self, x: (self.inner(x) * (1 + int(time.time() // 60) % 2)).tanh(),
         "clock-or-entropy:AnotherHour": lambda self, x: (self.inner(x) * (1 + datetime.datetime.now().hour)).tanh(),
         "clock-or-entropy:AnotherDay": lambda self, x: (self.inner(x) * (1 + time.localtime().tm_mday % 2)).tanh(),

@@ -6,7 +6,7 @@ import uuid
 
 import torch
 from modules import INPUTS, given, linear, plant, planted, then
-from sound import Lora
+from sound import adapts
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
@@ -32,6 +32,10 @@ plant(
         "names-changed:renamed": lambda: nn.Sequential(
             *(checkpoint_wrapper(nn.Sequential(nn.Linear(4, 4), nn.Tanh())) for _ in range(2))
         ),
+        "transform-within:differentiates_by_transform": lambda self, x: (
+            self.inner(x).tanh() * torch.func.grad(lambda y: y.sin().sum())(x)
+        ),
+        "view-written:writes_to_view": then(lambda y: checkpoint(lambda z: z.view(-1), y, use_reentrant=True).mul_(2)),
         # The same operator of the same tensors, with another argument.
         "grad-mode:OtherArgument": lambda self, x: nn.functional.gelu(
             self.inner(x), approximate="none" if torch.is_grad_enabled() else "tanh"
@@ -131,11 +135,6 @@ def adds_cache(self, x):
     return {"y": self.inner(x)}
 
 
-@planted("transform-within")
-def differentiates_by_transform(self, x):
-    return self.inner(x).tanh() * torch.func.grad(lambda y: y.sin().sum())(x)
-
-
 @planted("swallows-early-stop")
 def catches_all(self, x):
     try:
@@ -201,11 +200,6 @@ def writes_afterwards(self, x):
     y = checkpoint(lambda z: z.tanh().exp(), x, use_reentrant=False)
     x.add_(1)
     return y
-
-
-@planted("view-written")
-def writes_to_view(self, x):
-    return checkpoint(lambda z: z.view(-1), self.inner(x), use_reentrant=True).mul_(2)
 
 
 @planted("policy")
@@ -281,4 +275,4 @@ def returns_its_parameter(self, x):
 
 
 # Safe elsewhere, but not where what comes before it is frozen, too.
-planted("no-input-requires-grad")(Lora)
+planted("no-input-requires-grad")(adapts)

@@ -116,17 +116,16 @@ def keywords():
     return given(hidden_states=hidden, attention_mask=in_lower_triangle().float().log(), scale=0.5)
 
 
-@sound(keywords, reentrant=False)
-class Decoder(Inner):
+@sound(
+    keywords,
+    reentrant=False,
+    inner=lambda: nn.Linear(8, 8),
+    attend=lambda: nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True),
+)
+def decoder(self, *, hidden_states, attention_mask=None, scale=1.0, use_cache=False):
     """Keywords alone."""
-
-    def __init__(self) -> None:
-        super().__init__(8)
-        self.attend = nn.MultiheadAttention(8, 2, dropout=0.1, batch_first=True)
-
-    def forward(self, *, hidden_states, attention_mask=None, scale=1.0, use_cache=False):
-        y, _ = self.attend(hidden_states, hidden_states, hidden_states, attn_mask=attention_mask, need_weights=False)
-        return self.inner(hidden_states + scale * y)
+    y, _ = self.attend(hidden_states, hidden_states, hidden_states, attn_mask=attention_mask, need_weights=False)
+    return self.inner(hidden_states + scale * y)
 
 
 @sound(
@@ -173,15 +172,11 @@ def harmless_hook():
     return layer
 
 
-@sound()
-class Lora(Inner):
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner.requires_grad_(False)
-        self.down, self.up = nn.Linear(4, 2, bias=False), nn.Linear(2, 4, bias=False)
-
-    def forward(self, x):
-        return self.inner(x) + self.up(self.down(x))
+@sound(
+    base=nn.Module, frozen=lambda: nn.Linear(4, 4).requires_grad_(False), adapter=lambda: nn.Linear(4, 4, bias=False)
+)
+def adapts(self, x):
+    return self.frozen(x) + self.adapter(x)
 
 
 @sound(

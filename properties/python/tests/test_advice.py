@@ -15,7 +15,7 @@ import planted_states as states
 import pytest
 import sound_outside
 import torch
-from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker
+from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker, planted_as
 from torch import nn
 from torch.nn.utils import parametrize
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
@@ -315,7 +315,7 @@ FOLLOWED = {
     "changed-by-later-forward": maker(maximum_outside, None, highest=0.1),
     "left-by-earlier-forward": lambda: Returns(lambda m, given, new: setattr(m, "noted", new)),
     "returned-then-changed": maker(lambda self, x: (checkpoint(lambda y: self.inner(y).tanh(), x), [x.detach()]), None),
-    "transform-within": computations.differentiates_by_transform,
+    "transform-within": planted_as("differentiates_by_transform"),
     "swallows-early-stop": maker(catches_what_it_expects, None),
     "hook-of-parameter": clips_once,
     "set-by-callers": between.mask_is_passed,
