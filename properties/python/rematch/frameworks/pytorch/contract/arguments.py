@@ -85,17 +85,16 @@ def unknown_check():
 @probe("N8.options", "debug beside context_fn, and the scope that overrides it.")
 def debug_options():
     contexts = lambda: (nullcontext(), nullcontext())
-    with C.set_checkpoint_debug_enabled(True):
-        scope_on = attempt("non_reentrant", context_fn=contexts)
-    with C.set_checkpoint_debug_enabled(False):
-        scope_off = attempt("non_reentrant", debug=True, context_fn=contexts)
-    with C.set_checkpoint_debug_enabled(None):
-        scope_none = attempt("non_reentrant", debug=True, context_fn=contexts)
+
+    def within(scope, **options):
+        with C.set_checkpoint_debug_enabled(scope):
+            return attempt("non_reentrant", context_fn=contexts, **options)
+
     return {
         "with_context_fn_error": attempt("non_reentrant", debug=True, context_fn=contexts),
-        "scope_on_with_context_fn_error": scope_on,
-        "scope_off_with_context_fn_error": scope_off,
-        "scope_none_with_context_fn_error": scope_none,
+        "scope_on_with_context_fn_error": within(True),
+        "scope_off_with_context_fn_error": within(False, debug=True),
+        "scope_none_with_context_fn_error": within(None, debug=True),
     }
 
 

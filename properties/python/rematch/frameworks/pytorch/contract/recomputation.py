@@ -196,17 +196,15 @@ def nothing_saved():
     return {"runs": body.runs}
 
 
-def times_weight():
-    w = variable(3.0)
-    return lambda x: torch.tanh(x) * w
-
-
 gelu = torch.nn.functional.gelu
 OPS = {
     "input_saved": ("The one saved tensor is the op's input (gelu).", lambda: gelu),
     "output_saved": ("The one saved tensor is the op's output (tanh).", lambda: torch.tanh),
     "two_ops": ("Two ops that save their input (gelu).", lambda: lambda x: gelu(gelu(x))),
-    "weights_after": ("A trainable product as the last op: both of its operands are saved.", times_weight),
+    "weights_after": (
+        "A trainable product as the last op: both of its operands are saved.",
+        lambda: lambda x, w=variable(3.0): torch.tanh(x) * w,
+    ),
 }
 
 

@@ -119,21 +119,15 @@ def no_tensor_that_trains():
 
 def partial_backward(by_grad):
     body = Counted(torch.tanh)
-    x = variable(0.5)
+    x, later = variable(0.5), variable(0.5)
     # The root is the checkpoint itself: what lies before it would be walked, and freed.
     loss = reentrant(body, x)
-    error = outcome(lambda: torch.autograd.grad(loss, x) if by_grad else loss.backward(inputs=[x]))
-    runs = body.runs
-    gradient_left = x.grad is not None
-    same_error = outcome(lambda: loss.backward())
-    later = variable(0.5)
-    later_error = outcome(lambda: reentrant(torch.tanh, later).sum().backward())
     return {
-        "error": error,
-        "runs": runs,
-        "gradient_left": gradient_left,
-        "backward_of_the_same_graph_error": same_error,
-        "later_backward_error": later_error,
+        "error": outcome(lambda: torch.autograd.grad(loss, x) if by_grad else loss.backward(inputs=[x])),
+        "runs": body.runs,
+        "gradient_left": x.grad is not None,
+        "backward_of_the_same_graph_error": outcome(loss.backward),
+        "later_backward_error": outcome(lambda: reentrant(torch.tanh, later).sum().backward()),
         "later_gradient_left": later.grad is not None,
     }
 
@@ -310,27 +304,15 @@ def input_changed():
     return {"backward_error": outcome(y.backward)}
 
 
-def own_argument(call, argument):
-    h, m = argument()
-    forward = []
-    error = outcome(lambda: forward.append(call(lambda h, m: (m.mul_(3) * h).sum(), h, m)))
-    return error, error if not forward else outcome(forward[0].backward)
-
-
 @probe("RE10.changes_an_argument_that_trains", "A function that scales its argument in place.")
 def changes_an_argument_that_trains():
-    def situation():
-        h = variable(2.0)
-        return h, h * 1
-
-    plain = own_argument(directly, situation)
-    checkpoint = own_argument(reentrant, situation)
-    return {
-        "plain_forward_error": plain[0],
-        "plain_backward_error": plain[1],
-        "reentrant_forward_error": checkpoint[0],
-        "reentrant_backward_error": checkpoint[1],
-    }
+    seen = {}
+    for name, call in (("plain", directly), ("reentrant", reentrant)):
+        h, forward = variable(2.0), []
+        error = outcome(lambda: forward.append(call(lambda h, m: (m.mul_(3) * h).sum(), h, h * 1)))
+        seen[f"{name}_forward_error"] = error
+        seen[f"{name}_backward_error"] = outcome(forward[0].backward) if forward else error
+    return seen
 
 
 @probe("RE10.changes_a_constant_argument", "A function that scales a frozen argument in place.")
