@@ -127,14 +127,8 @@ class Saves(Watch):
         if not offload:
             return nullcontext()
         hooks = save_on_cpu()
-
-        def pack(t: Tensor) -> Kept:
-            return self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
-
-        def unpack(kept: Kept) -> Tensor:
-            return hooks.unpack_hook(kept.value)
-
-        return saved_tensors_hooks(pack, unpack)
+        pack = lambda t: self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
+        return saved_tensors_hooks(pack, lambda kept: hooks.unpack_hook(kept.value))
 
     def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         saved, offloaded = self._memory.saved(), self._memory.saved(offloaded=True)
@@ -263,7 +257,7 @@ class Eye(Saves, Reader):
             with _unseen():
                 place = self.place
                 for index, output in enumerate(outputs):
-                    self._note(output, index, place.kind)
+                    self.record.append("values", self._entry(output, index, place.kind))
                 # In a plain run, what the layer makes beside its outputs tells what it needs.
                 others = {self._memory.name(t)[0] for t in (*operands, *outputs)}
                 for entry in place.made:
@@ -380,9 +374,6 @@ class Eye(Saves, Reader):
             self._kept.append((weakref.ref(kept), entry))
             place.saves += 1
         return kept
-
-    def _note(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> None:
-        self.record.append("values", self._entry(t, index, op, saved))
 
     def _entry(self, t: Tensor, index: int, op: str = "", saved: bool = False) -> dict[str, Any]:
         name, size = self._memory.name(t)
