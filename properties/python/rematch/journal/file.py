@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import torch
-from torch import Tensor
 
 from rematch.journal.computations import Computation, Entry, Noted
 
@@ -86,15 +85,13 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _to_json(execution: Computation) -> dict[str, Any]:
-    prints = execution.prints.tolist() if execution.prints is not None else []
-    reads = list(execution.reads)
     return {
         "around": execution.around,
         "reentrant": execution.reentrant,
         "results": [_noted(noted) for noted in execution.results],
-        "reads": {name: [execution.read_at[name], *_noted(execution.reads[name])] for name in reads},
+        "reads": {name: [execution.read_at[name], *_noted(noted)] for name, noted in execution.reads.items()},
         "wrote": list(execution.wrote),
-        "prints": prints,
+        "prints": [] if execution.prints is None else execution.prints.tolist(),
     }
 
 
@@ -112,20 +109,14 @@ def _from_json(line: dict[str, Any]) -> Computation:
 def _noted(noted: Noted) -> list[Any]:
     e = noted.entry
     kept = noted.kept.detach().cpu().contiguous()
+    dtype = str(e.dtype).removeprefix("torch.")
     data = base64.b64encode(kept.view(torch.uint8).numpy().tobytes()).decode("ascii")
-    return [e.module, e.operator, e.result, list(e.shape), _name(e.dtype), e.draws, e.exact, noted.stride, data]
+    return [e.module, e.operator, e.result, list(e.shape), dtype, e.draws, e.exact, noted.stride, data]
 
 
 def _note(noted: list[Any]) -> Noted:
     module, operator, result, shape, dtype, draws, exact, stride, data = noted
     kind = getattr(torch, dtype)
     entry = Entry(module, operator, result, torch.Size(shape), kind, draws, exact)
-    return Noted(entry, None, _elements(base64.b64decode(data), kind), stride)
-
-
-def _elements(data: bytes, dtype: torch.dtype) -> Tensor:
-    return torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype)
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    kept = torch.frombuffer(bytearray(base64.b64decode(data)), dtype=kind) if data else torch.empty(0, dtype=kind)
+    return Noted(entry, None, kept, stride)

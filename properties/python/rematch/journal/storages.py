@@ -3,6 +3,7 @@
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -93,7 +94,8 @@ class StorageMeter(Reader):
     def __init__(self) -> None:
         self.curve = Curve()
         self.phase, self.module = FORWARD, ""
-        self._live = 0
+        self.live = 0
+        """Bytes that are live now."""
         # A weak reference to a storage keeps its address from being taken for that of another.
         self._known: dict[int, tuple[Any, Allocation]] = {}
         self.mark("begin")
@@ -103,16 +105,11 @@ class StorageMeter(Reader):
         for t in tensors:
             for storage in storages(t):
                 self._see(storage, Allocation(0, 0, GIVEN, what))
-        self.curve.marks[0].live = self.curve.marks[0].most = self._live
-
-    @property
-    def live(self) -> int:
-        """Bytes that are live now."""
-        return self._live
+        self.curve.marks[0].live = self.curve.marks[0].most = self.live
 
     def mark(self, name: str) -> None:
         """Begins an interval of the step."""
-        self.curve.marks.append(Mark(name, len(self.curve.live), self._live, self._live))
+        self.curve.marks.append(Mark(name, len(self.curve.live), self.live, self.live))
 
     def gradients(self, tensors: Iterable[Tensor]) -> None:
         """Says which memory holds gradients of parameters."""
@@ -130,7 +127,7 @@ class StorageMeter(Reader):
         last = self.curve.marks[-1]
         if last.at == len(self.curve.live):
             # What Python let go of after the mark belongs to what was before it.
-            last.live = last.most = self._live
+            last.live = last.most = self.live
 
     def after(self, op: Operator) -> None:
         now, last = len(self.curve.live), self.curve.marks[-1]
@@ -140,8 +137,8 @@ class StorageMeter(Reader):
             made = made or Allocation(0, now, self.phase, self.module, op.name)
             if self._see(storage, made):
                 made = None
-        self.curve.live.append(self._live)
-        last.most = max(last.most, self._live)
+        self.curve.live.append(self.live)
+        last.most = max(last.most, self.live)
         operations = sum(t.numel() for t in results)
         if op.func.overloadpacket in flop_registry:
             operations = int(flop_registry[op.func.overloadpacket](*op.args, **op.kwargs, out_val=op.result))
@@ -155,22 +152,19 @@ class StorageMeter(Reader):
         known = self._known.get(name)
         if known is not None:
             # It may have been resized.
-            self._live += size - known[1].bytes
+            self.live += size - known[1].bytes
             known[1].bytes = size
             return False
         allocation.bytes = size
         self.curve.allocations.append(allocation)
-        self._known[name] = weakref.ref(storage, self._gone(name)), allocation
-        self._live += size
+        self._known[name] = weakref.ref(storage, partial(self._gone, name)), allocation
+        self.live += size
         return True
 
-    def _gone(self, name: int) -> Callable[[Any], None]:
-        def gone(_: Any) -> None:
-            _, allocation = self._known.pop(name)
-            allocation.died = len(self.curve.live)
-            self._live -= allocation.bytes
-
-        return gone
+    def _gone(self, name: int, _: Any) -> None:
+        _, allocation = self._known.pop(name)
+        allocation.died = len(self.curve.live)
+        self.live -= allocation.bytes
 
 
 class AllocatorMeter:
