@@ -318,12 +318,9 @@ class Eye(Saves, Reader):
         self.record.add("held", event="step", live=self._memory.held(), step=step)
 
     def after(self, op: Operator) -> None:
-        if self.place is not None:
-            self._saw(op.func, op.args, op.result)
-
-    def _saw(self, func: Any, args: Any, result: Any) -> None:
-        """An operator has run within a layer."""
-        place = self.place
+        place, func, args = self.place, op.func, op.args
+        if place is None:
+            return
         at = self._policy_check.ran(place, func)
         operator = _KNOWN.get(func) or _meet(func)
         if not operator.makes:
@@ -333,9 +330,9 @@ class Eye(Saves, Reader):
             if len(args) > _RRELU_TRAINS and args[_RRELU_TRAINS]:
                 self._note_draw(args[1])
         elif operator.draws:
-            self._note_draw(result)
+            self._note_draw(op.result)
         noted = (self._results or self._saves) and place.layer not in self._unknown
-        for t in _results_of(func, result):
+        for t in _results_of(func, op.result):
             if not isinstance(t, Tensor):
                 continue
             # Whether autocast casts or finds a cast in its cache is no matter; nor is a copy, which autograd makes
