@@ -169,9 +169,12 @@ class Unit(nn.Module):
     def gathered(self) -> int:
         """Bytes of its parameters that are whole still: neither sharded nor freed."""
         own = (getattr(module, name) for module, name in self._own)
-        of_mesh = lambda t: (t.device_mesh.mesh_dim_names or ()) if isinstance(t, DTensor) else ()
         # Ranks that split layers may have parts of what is whole.
-        tensors = {id(t): t for t in (*own, *self._whole.values()) if ROWS not in of_mesh(t)}
+        tensors = {
+            id(t): t
+            for t in (*own, *self._whole.values())
+            if not (isinstance(t, DTensor) and ROWS in (t.device_mesh.mesh_dim_names or ()))
+        }
         locals = (t.to_local() if isinstance(t, DTensor) else t for t in tensors.values())
         return sum(t.untyped_storage().nbytes() for t in locals)
 

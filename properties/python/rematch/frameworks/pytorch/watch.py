@@ -127,8 +127,10 @@ class Saves(Watch):
         if not offload:
             return nullcontext()
         hooks = save_on_cpu()
-        pack = lambda t: self._memory.keep(t, hooks.pack_hook(t), offloaded=True)
-        return saved_tensors_hooks(pack, lambda kept: hooks.unpack_hook(kept.value))
+        return saved_tensors_hooks(
+            lambda t: self._memory.keep(t, hooks.pack_hook(t), offloaded=True),
+            lambda kept: hooks.unpack_hook(kept.value),
+        )
 
     def note_bytes(self, moment: str, temporaries: int = 0, **place: Any) -> None:
         saved, offloaded = self._memory.saved(), self._memory.saved(offloaded=True)
