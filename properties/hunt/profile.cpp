@@ -251,8 +251,10 @@ std::optional<std::size_t> Profile::explains(const Violation& violation, const C
                                              const FeatureSet& features, std::size_t from) const {
   const std::vector<Site> sites = differing_in(violation);
   std::optional<std::size_t> first;
-  for (const Site& site : sites) {
-    const auto entry = explains_at(site, violation, c, features, first ? 0 : from);
+  Violation here = violation;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (!violation.distances.empty()) here.distance = violation.distances[i];
+    const auto entry = explains_at(sites[i], here, c, features, first ? 0 : from);
     if (!entry) return std::nullopt;
     if (!first) first = entry;
   }

@@ -243,6 +243,20 @@ TEST_CASE("an entry for small differences explains no larger ones, and none with
   CHECK_FALSE(explains(std::nullopt));
 }
 
+TEST_CASE("how far off each array is counts, where an entry explains small differences of one") {
+  KnownDivergence entry = twice();
+  entry.at_most = 1e-3;
+  const auto explains = [&](std::vector<double> distances) {
+    Violation v{"buffers-after-step", "", "", "", 0.5};
+    v.sites = {{0, 0, 0}, {0, 0, 1}};
+    v.distances = std::move(distances);
+    return Profile({entry}).explains(v, Case{}, {Feature::stateful_layer}).has_value();
+  };
+  CHECK(explains({0, 1e-3}));
+  CHECK_FALSE(explains({0, 0.5}));
+  CHECK_FALSE(explains({}));
+}
+
 TEST_CASE("an entry for one error explains no other") {
   KnownDivergence entry = twice();
   entry.laws = {"errors"};

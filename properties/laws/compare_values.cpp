@@ -201,9 +201,10 @@ std::optional<Violation> compare_values(const Evidence& e, Quantity quantity,
         }
         if (!violation) violation = first_difference(e, *a, *b, law, place());
         violation->sites.push_back({step, microbatch, index});
+        violation->distances.push_back(
+            distance(elements_of(e.plain, *a), elements_of(e.checkpointed, *b)));
         violation->distance =
-            std::max(violation->distance.value_or(0),
-                     distance(elements_of(e.plain, *a), elements_of(e.checkpointed, *b)));
+            std::max(violation->distance.value_or(0), violation->distances.back());
       }
     }
   }

@@ -82,6 +82,8 @@ struct Violation {
   /// All arrays that differ, of a law that compares values, or all layers that it is about. Empty:
   /// `place` alone says where.
   std::vector<Site> sites = {};
+  /// `distance` of each of the sites alone. Empty: the one for all.
+  std::vector<double> distances = {};
 };
 
 /// What laws are about. Each law belongs to one; a page of implementations has a column
