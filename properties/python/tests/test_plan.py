@@ -63,6 +63,9 @@ def random_model(draw):
         return draw.choice(kinds)()
 
     layers = [block() for _ in range(draw.randint(2, 8))]
+    if draw.random() < 0.4:
+        # What a block keeps is hardly more than its input: segments have several blocks.
+        layers = [nn.Sequential(nn.Linear(width, width), nn.ReLU()) for _ in range(draw.randint(9, 16))]
     rest = nn.Linear(width, draw.choice([4, 500]))
     return nn.Sequential(nn.Linear(8, width), nn.Sequential(*layers), rest), torch.randn(8, draw.choice([8, 32]), 8)
 
@@ -167,7 +170,7 @@ def test_a_plan_written_for_pytorch_alone_runs_the_operators_that_apply_runs(cho
         return ran.names
 
     choices, names = {"1.0": "stored", "1.1": choice, "1.2": choice}, {}
-    exec(code_of(choices, "A plan"), names)
+    exec(code_of(mlp(), choices, "A plan"), names)
     assert operators(names["apply"]) == operators(lambda model: apply(model, choices)) != operators(lambda _: None)
 
 
@@ -183,7 +186,7 @@ def test_a_plan_whose_step_differed_says_so_first_and_is_refused_unless_told():
     assert is_left_as_it_was(model) and plan.code(even_if_it_differs=True)
     apply(model, plan, even_if_it_differs=True).remove()
     with pytest.raises(ValueError, match="a policy of your own"):
-        code_of({"0": "mine"}, "A plan")
+        code_of(model, {"0": "mine"}, "A plan")
 
 
 def test_what_is_not_searched_is_said():
@@ -205,14 +208,22 @@ def test_what_is_not_searched_is_said():
 
 
 @pytest.mark.parametrize(
-    ("every", "says"), [(1, '"full"; in transformers'), (2, 'selective_ac_option = "2"'), (None, None)]
+    ("checkpointed", "says"),
+    [
+        ("1111", 'activation_checkpoint.mode = "full"; in transformers: model.gradient_checkpointing_enable()'),
+        ("0101", 'mode = "selective", selective_ac_option = "2"'),
+        ("1010", "in transformers: model.activation_checkpointing_enable(every_n_layers=2)"),
+        ("1000", "every_n_layers=4"),
+        ("0110", ""),
+        ("0000", ""),
+    ],
 )
-def test_a_plan_that_others_can_be_told_is_written_in_their_words(every, says):
+def test_a_plan_that_others_can_be_told_is_written_in_their_words(checkpointed, says):
     plan = planned(mlp(4), optimizer="sgd")
-    names = list(plan.choices)
-    checkpointed = [i % 3 == 0 if every is None else (i + 1) % every == 0 for i in range(4)]
-    plan.choices = {n: "checkpointed" if c else "stored" for n, c in zip(names, checkpointed, strict=True)}
-    assert says in str(plan) if says else "torchtitan" not in str(plan)
+    texts = ["stored", "checkpointed"]
+    plan.choices = {name: texts[int(c)] for name, c in zip(plan.choices, checkpointed, strict=True)}
+    written = plan.to_json()["written"]
+    assert says in written and bool(says) == bool(written)
 
 
 def tracked(model, x, plan):
@@ -269,6 +280,19 @@ def test_blocks_that_run_several_times_have_one_choice():
     assert plan.measured == plan.promised < plan.plain_peak
 
 
+def test_where_all_of_many_blocks_run_several_times_they_have_one_choice_together():
+    def again(self, x):
+        for _ in range(2):
+            for layer in self.layers:
+                x = layer(x)
+        return x
+
+    plan = planned(model_of(again, *gelu_blocks(6)), blocks="layers.*")
+    assert len(set(plan.choices.values())) == 1 and len(plan.choices) == 6
+    assert plan.measured == plan.promised < plan.plain_peak
+    assert "layers.0 runs 2 times a step, and all other blocks several times" in str(plan)
+
+
 @pytest.mark.parametrize(
     ("text", "count"), [(7, 7), ("7", 7), ("8GB", 8 * 10**9), ("1.5 MiB", 3 << 19), ("2kb", 2000), ("60%", 600)]
 )
@@ -280,6 +304,23 @@ def test_budgets(text, count):
 def test_wrong_budgets(text):
     with pytest.raises(ValueError, match="budget is bytes"):
         bytes_of(text, 1000)
+
+
+def test_a_block_that_does_not_run_again_is_told_in_a_sentence():
+    class Pops(nn.Linear):
+        def forward(self, x):
+            return super().forward(x * held.pop())
+
+    held = []
+
+    def fills(self, x):
+        for layer in self.layers:
+            held.append(2.0)
+            x = layer(x)
+        return x
+
+    with pytest.raises(RuntimeError, match=r"the step fails with blocks checkpointed \(pop from empty list\)"):
+        planned(model_of(fills, Pops(8, 8), Pops(8, 8)), blocks="layers.*")
 
 
 def test_a_model_on_fake_tensors_is_planned_without_its_memory():

@@ -1,18 +1,23 @@
 """What a plan may choose within a block, and how it tells how long a choice takes."""
 
+import copy
 import importlib
 import random
 from collections import Counter
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from test_plan import is_left_as_it_was, mlp
+from test_plan import is_left_as_it_was, mlp, model_of, planned, tracked
 from torch import nn
 
 from rematch.journal.operators import Operators, Reader
 from rematch.plan import apply, plan_model
+from rematch.plan.options import CHECKPOINTED, JOINED, STORED
 from rematch.plan.policies import Ran, ladder, written
+from rematch.plan.table import Group, Table
 from rematch.plan.times import compare, interval
 
 
@@ -94,7 +99,7 @@ def test_what_people_do_without_a_plan_is_measured_beside_it_and_the_plan_within
     blocks = [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(4)]
     plan = plan_model(nn.Sequential(*blocks), torch.randn(64, 8), seconds=0, compared=True)
     found = {one.name: one for one in plan.usual}
-    assert list(found)[:3] == ["every block", "each second block", "products kept"]
+    assert list(found)[:4] == ["every block", "each second block", "checkpoint_sequential(2)", "products kept"]
     # The inputs of three blocks; that of the first is the batch.
     assert found["every block"].held == 3 * 64 * 8 * 4 < found["each second block"].held
     budgets = [one for one in plan.usual if one.name.startswith("activation_memory_budget")]
@@ -122,3 +127,82 @@ def test_the_greedy_solver_keeps_its_budget_and_an_exact_one_reaches_the_best_an
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert rows[0][:2] == ["greedy_knapsack", "0"]
     assert int(rows[1][1]) > 0 and rows[1][-1] == "100%"
+
+
+def thin(count, make=nn.Sequential):
+    """Blocks that keep no more than their inputs."""
+    torch.manual_seed(0)
+    return make(*(nn.Sequential(nn.Linear(16, 16), nn.ReLU()) for _ in range(count)))
+
+
+def in_turn(self, x):
+    for layer in self.layers:
+        x = layer(x)
+    return x
+
+
+def test_neighbours_in_a_sequential_are_one_segment_where_that_takes_fewer_bytes():
+    """Checkpointed one by one they keep as much as before."""
+    model, x = nn.Sequential(nn.Linear(8, 16), thin(12), nn.Linear(16, 2)), torch.randn(64, 8)
+    plan = planned(model, x, blocks="1.*", optimizer="adamw")
+    assert JOINED in plan.choices.values() and not plan.notes and not plan.differs
+    assert tracked(model, x, plan) == plan.measured == plan.promised
+    assert plan.step.bytes_of(dict.fromkeys(plan.choices, CHECKPOINTED)).curve.peak >= plan.plain_peak > plan.measured
+    assert is_left_as_it_was(model)
+    code = {}
+    exec(compile(plan.code(), "plan", "exec"), code)
+    gradients = []
+    for put in (lambda m: None, partial(apply, plan=plan), code["apply"]):
+        changed = copy.deepcopy(model)
+        put(changed)
+        changed = copy.deepcopy(changed)
+        changed(x).sum().backward()
+        gradients.append([p.grad for p in changed.parameters()])
+    assert all(torch.equal(a, b) for other in gradients[1:] for a, b in zip(gradients[0], other, strict=True))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        nn.Sequential(nn.Linear(8, 16), thin(12, lambda *blocks: model_of(in_turn, *blocks)), nn.Linear(16, 2)),
+        nn.Sequential(nn.Linear(8, 16), *(m for b in thin(6) for m in (b, nn.Tanh())), nn.Linear(16, 2)),
+    ],
+    ids=["no Sequential", "no neighbours"],
+)
+def test_other_blocks_are_segments_of_one(model):
+    names = [name for name, m in model.named_modules() if type(m) is nn.Sequential and len(m) == 2]
+    assert JOINED not in planned(model, blocks=names).choices.values()
+    with pytest.raises(ValueError, match="cannot be in one segment with"):
+        apply(model, {names[0]: CHECKPOINTED, names[1]: JOINED})
+    assert is_left_as_it_was(model)
+
+
+def test_a_segment_begins_with_a_block_that_is_checkpointed():
+    for choices in ({"0": STORED, "1": JOINED}, {"1": JOINED}, {"0": CHECKPOINTED, "2": JOINED}):
+        with pytest.raises(ValueError, match="cannot be in one segment with"):
+            apply(thin(3), choices)
+
+
+@pytest.mark.parametrize("seed", [random.randrange(1 << 32) for _ in range(3)])
+def test_the_peak_of_every_choice_for_groups_is_computed_from_a_few_of_them(seed):
+    """Groups of two blocks: as they are, one segment, two segments."""
+    draw = random.Random(seed)
+    model, x = thin(draw.choice([5, 6])), torch.randn(64, 16)
+    blocks = len(model)
+    step = plan_model(model, x, blocks="*", seconds=0).step
+    texts = [STORED, CHECKPOINTED, JOINED]
+    ways = [[(0,) * n, (1,) + (2,) * (n - 1), (1,) * n] for n in [2] * (blocks // 2) + [1] * (blocks % 2)]
+    table = Table([Group(2 * i, of) for i, of in enumerate(ways)])
+
+    def measured(options):
+        return step.bytes_of({name: texts[o] for name, o in zip(step.blocks, options, strict=True)})
+
+    for options in table.designs():
+        table.note(options, measured(options))
+    cost = [[draw.randint(0, 9) for _ in texts] for _ in range(blocks)]
+    every = {options: measured(options).curve.peak for options in (sum(of, ()) for of in product(*ways))}
+    for budget in sorted(set(every.values())):
+        fit = [sum(of[o] for of, o in zip(cost, c, strict=True)) for c, peak in every.items() if peak <= budget]
+        found = table.cheapest(cost, budget)
+        assert (found.cost, found.peak) == (min(fit), every[found.options]), f"seed {seed}, budget {budget}"
+    assert table.cheapest(cost, min(every.values()) - 1) is None

@@ -4,17 +4,21 @@ from collections.abc import Mapping
 from inspect import getsource
 from typing import Any
 
-from rematch.plan.options import CHECKPOINTED, PRODUCTS_KEPT, STORED, kept_products
+from torch import nn
+
+from rematch.plan.options import CHECKPOINTED, PRODUCTS_KEPT, in_segments, kept_products, split
 from rematch.plan.policies import KEEPS, executions_of, keeps
 
 _CODE = '''\
 """{about}. Call apply(model) before training."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 
@@ -24,21 +28,34 @@ OPTIONS = {{
 {options}}}
 BLOCKS = {{
 {blocks}}}
+SEGMENTS = {{
+{segments}}}
 
 
 def apply(model):
     for name, option in BLOCKS.items():
         block = model.get_submodule(name)
         block.forward = partial(checkpoint, block.forward, use_reentrant=False, **OPTIONS[option])
-'''
+    for name, lengths in SEGMENTS.items():
+        sequence = model.get_submodule(name)
+        sequence.forward = partial(in_segments, list(sequence), lengths)
 
 
-def code_of(choices: Mapping[str, str], about: str) -> str:
+{in_segments}'''
+
+
+def code_of(model: nn.Module, choices: Mapping[str, str], about: str) -> str:
     """Returns the module, with `about` as its first words. Raises ValueError for a policy of the caller's own."""
-    used = [option for option in dict.fromkeys(choices.values()) if option != STORED]
-    options = "".join(f"    {option!r}: {_keywords(option)},\n" for option in used)
-    blocks = "".join(f"    {name!r}: {option!r},\n" for name, option in choices.items() if option != STORED)
-    return _CODE.format(about=about, keeps=getsource(keeps), options=options, blocks=blocks)
+    singly, lengths = split(model, choices)
+    options = {option: _keywords(option) for option in singly.values()}
+    return _CODE.format(
+        about=about,
+        keeps=getsource(keeps),
+        in_segments=getsource(in_segments),
+        options="".join(f"    {option!r}: {keywords},\n" for option, keywords in options.items()),
+        blocks="".join(f"    {name!r}: {option!r},\n" for name, option in singly.items()),
+        segments="".join(f"    {name!r}: {of},\n" for name, of in lengths.items()),
+    )
 
 
 def _keywords(option: str) -> str:

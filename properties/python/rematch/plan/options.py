@@ -1,7 +1,8 @@
 """The options for a block, and how a choice is put on a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,8 @@ from rematch.frameworks.pytorch.operators import ATTENTION, PRODUCTS
 from rematch.plan.policies import KEEPS, contexts_of
 
 STORED, CHECKPOINTED, PRODUCTS_KEPT = "stored", "checkpointed", "products kept"
+JOINED = "with the one before"
+"""A block that is in one segment with the block before it; both are children of an nn.Sequential."""
 
 Contexts = Callable[[], Any]
 
@@ -28,6 +31,56 @@ def kept_products() -> list[Any]:
     return [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
 
 
+def may_join(model: nn.Module, before: str, name: str, called: Collection[str]) -> bool:
+    """Returns whether two blocks can be in one segment: they are neighbours in an nn.Sequential that is `called` in a
+    step, which hands the output of one to the other."""
+    parent, _, child = name.rpartition(".")
+    sequence = model.get_submodule(parent)
+    neighbours = before.rpartition(".")[::2], (parent, child)
+    return (
+        type(sequence) is nn.Sequential
+        and parent in called
+        and neighbours in pairwise((parent, c) for c in sequence._modules)
+    )
+
+
+def in_segments(modules: Sequence[nn.Module], lengths: Mapping[int, int], x: Any) -> Any:
+    """Runs modules in turn: from the number of a first one, as many in one segment as `lengths` says."""
+    at = 0
+    while at < len(modules):
+        end = at + lengths.get(at, 1)
+        run = partial(nn.Sequential.forward, modules[at:end])
+        x = checkpoint(run, x, use_reentrant=False) if end > at + 1 and torch.is_grad_enabled() else run(x)
+        at = end
+    return x
+
+
+def split(model: nn.Module, choices: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[int, int]]]:
+    """Returns the choices for blocks that are a segment each, and, by the name of an nn.Sequential, the lengths of
+    segments of several blocks by the number of the first. Raises ValueError for blocks that cannot be one segment."""
+    singly: dict[str, str] = {}
+    lengths: dict[str, dict[int, int]] = {}
+    before = ""
+    for name, choice in choices.items():
+        if choice == JOINED:
+            parent, _, child = name.rpartition(".")
+            begins = choices.get(before) == CHECKPOINTED
+            if not (begins or choices.get(before) == JOINED) or not may_join(model, before, name, {parent}):
+                raise ValueError(
+                    f"[apply] {name} cannot be in one segment with {before or 'no block'}: the first block of a segment "
+                    "is checkpointed, and each other one follows in the same nn.Sequential"
+                )
+            singly.pop(before, None)
+            of = lengths.setdefault(parent, {})
+            if begins:
+                of[list(model.get_submodule(parent)._modules).index(child) - 1] = 1
+            of[max(of)] += 1
+        elif choice != STORED:
+            singly[name] = choice
+        before = name
+    return singly, lengths
+
+
 class Applied:
     """Checkpoints blocks of a model from now on, until remove() is called or a `with` block is left.
 
@@ -37,25 +90,23 @@ class Applied:
     def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:
         policies = {text: contexts_of(text) for text in set(choices.values()) if text.startswith(KEEPS)}
         options = {**policies, **options}
-        unknown = sorted(set(choices.values()) - set(options))
+        unknown = sorted(set(choices.values()) - {*options, JOINED})
         if unknown:
-            raise ValueError(f"[apply] a choice is one of {', '.join(options)}; got {', '.join(unknown)}")
+            raise ValueError(f"[apply] a choice is one of {', '.join([*options, JOINED])}; got {', '.join(unknown)}")
         self._blocks: list[nn.Module] = []
-        for name, choice in choices.items():
-            if choice == STORED:
-                continue
-            try:
-                block = model.get_submodule(name)
-            except AttributeError:
-                self.remove()
-                raise ValueError(
-                    f"[apply] the model has no submodule {name!r}: the plan was made for another"
-                ) from None
-            if isinstance(block.__dict__.get("forward"), _Checkpointed):
-                self.remove()
+        modules = dict(model.named_modules(remove_duplicate=False))
+        if missing := [name for name, choice in choices.items() if choice != STORED and name not in modules]:
+            raise ValueError(f"[apply] the model has no submodule {missing[0]!r}: the plan was made for another")
+        singly, lengths = split(model, choices)
+        puts = {name: partial(_Checkpointed, contexts=options[choice]) for name, choice in singly.items()}
+        puts |= {name: partial(_Segments, modules=list(modules[name]), lengths=of) for name, of in lengths.items()}
+        for name in puts:
+            own = modules[name].__dict__.get("forward")
+            if isinstance(own, (_Checkpointed, _Segments)) or (own is not None and name in lengths):
                 raise ValueError(f"[apply] {name} is checkpointed by a plan already; remove() that one first")
-            block.forward = _Checkpointed(block.forward, options[choice])
-            self._blocks.append(block)
+        for name, put in puts.items():
+            modules[name].forward = put(modules[name].forward)
+            self._blocks.append(modules[name])
 
     def remove(self) -> None:
         """Undoes it: every block runs as before. Attributes that were set on a block since then stay."""
@@ -83,3 +134,13 @@ class _Checkpointed:
             return self.forward(*args, **kwargs)
         options: dict[str, Any] = {} if self.contexts is None else {"context_fn": self.contexts}
         return checkpoint(self.forward, *args, use_reentrant=False, **options, **kwargs)
+
+
+class _Segments:
+    """The forward of an nn.Sequential, some of whose children are one segment."""
+
+    def __init__(self, forward: Callable[..., Any], modules: Sequence[nn.Module], lengths: Mapping[int, int]) -> None:
+        self.forward, self.modules, self.lengths = forward, modules, lengths
+
+    def __call__(self, x: Any) -> Any:
+        return in_segments(self.modules, self.lengths, x)

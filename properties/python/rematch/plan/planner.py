@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from rematch.plan.choose import Choice, cheapest, frontier, lowest
-from rematch.plan.options import CHECKPOINTED
+from rematch.plan.choose import Choice, frontier, lowest
+from rematch.plan.options import CHECKPOINTED, JOINED, STORED, may_join
 from rematch.plan.policies import ladder
 from rematch.plan.report import BlockKind, Plan, Point, outside
 from rematch.plan.step import Measured, Step
-from rematch.plan.table import Parts, Table, all_choices, designs
+from rematch.plan.table import Group, Parts, Table, all_choices, singly
 from rematch.plan.times import Interval, compare
 from rematch.plan.usual import Saved, Usual, compiled_steps, usual_choices
 
@@ -20,12 +20,16 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
 """How often a plan whose measured peak differs from the promised one is made again with what was measured."""
-_MOST_POINTS = 12
-"""How many points the table of peaks and times may have from zero to the plain peak: each of them is timed."""
+_MOST_POINTS = 10
+"""How many points the table of peaks and times has at most, or one more: each of them is timed."""
 _MOST_COMPARED = 30
-"""The same of points among which compiled steps find a plan that holds no more than they do."""
+"""The same of choices among which compiled steps find a plan that holds no more than they do."""
 _RUNS = 3
 """How many steps with one choice for all blocks say what share each kind of block has in its cost."""
+_LENGTHS = 2
+"""How many lengths of segments are tried beside that of one block."""
+_WORTH = 50
+"""A length is tried if it seems to take this part of the plain peak from the least one."""
 _PROGRESS_AFTER = 2.0
 
 
@@ -56,6 +60,8 @@ class Planner:
         self._steps: dict[tuple[int, ...], Measured] = {}
         self._differs: dict[str, None] = {}
         self._notes: list[str] = []
+        self._is_one_choice = False
+        """All blocks run several times a step, and have the same choice."""
         self._plain = step.bytes_of({})
         self._leave_out_what_runs_often()
         if not self._plain.in_order:
@@ -70,7 +76,7 @@ class Planner:
         """Adds policies that keep the results of operators, made for each kind of block."""
         try:
             seen = self._step.operators_of(dict.fromkeys(self._names, CHECKPOINTED))
-        except RuntimeError:
+        except Exception:
             # Measuring its bytes fails likewise, and says so.
             return
         rungs: dict[Any, list[str]] = {}
@@ -105,18 +111,20 @@ class Planner:
         return [more[o] for o in good], [[of[o] for o in good] for of in costs], [operations[o] for o in good]
 
     def _leave_out_what_runs_often(self) -> None:
-        """Leaves out blocks that run several times a step, with one choice for all runs, if there are too many."""
+        """Leaves out blocks that run several times a step, with one choice for all runs, if there are too many. If all
+        do, they get one choice together."""
         executions = self._plain.executions
         self._names = [name for name in self._names if name in executions]
         often = [name for name in self._names if executions.count(name) > 1]
         if not often or all_choices(len(self._names), len(self._options)) is not None:
             return
-        self._notes.append(
-            f"{often[0]} runs {executions.count(often[0])} times a step: {len(often)} such are left as is"
-        )
+        runs = f"{often[0]} runs {executions.count(often[0])} times a step"
+        self._is_one_choice = len(often) == len(self._names)
+        if self._is_one_choice:
+            self._notes.append(f"{runs}, and all other blocks several times: they get one choice together")
+            return
+        self._notes.append(f"{runs}: {len(often)} such are left as is")
         self._names = self._step.blocks = [name for name in self._names if name not in often]
-        if not self._names:
-            raise ValueError("[plan_model] all blocks run several times a step: name fewer, blocks=...")
         self._plain = self._step.bytes_of({})
 
     def _leave_out_options_that_fail(self) -> None:
@@ -141,14 +149,20 @@ class Planner:
         if seconds is not None:
             more, costs, operations = self._leave_out_what_is_worse(kinds, more, costs, operations)
         count = len(self._options)
-        every = all_choices(len(names), count)
-        table, peaks = Table(len(executions)), {}
-        steps = every or list(designs(len(names), count))
+        alike = [(o,) * len(names) for o in range(count)] if self._is_one_choice else None
+        every, peaks, tables = alike or all_choices(len(names), count), {}, []
+        if every is None:
+            tables = [Table(singly(len(names), count)), *map(Table, self._segments())]
+            self._options.append(JOINED)
+            again = self._options.index(CHECKPOINTED)
+            costs = [[*of, of[again]] for of in costs]
+            operations.append(operations[again])
+        steps = every or list(dict.fromkeys(chosen for table in tables for chosen in table.designs()))
         self._expected = self._done + len(steps) + 16
 
         def note(chosen: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
             peaks[chosen] = seen.curve.peak
-            if every is None:
+            for table in tables:
                 table.note(chosen, seen, beats)
 
         for chosen in steps:
@@ -159,10 +173,12 @@ class Planner:
             if every is not None:
                 fit = [Choice(_sum(costs, c), p, c) for c, p in peaks.items() if p <= limit]
                 return min(fit, default=None)
-            return cheapest(table.chain(costs), limit)
+            found = [table.cheapest(costs, limit) for table in tables]
+            return min((choice for choice in found if choice is not None), default=None)
 
         plain_peak = self._plain.curve.peak
-        apart = max(1, plain_peak // _MOST_POINTS)
+        saved = plain_peak - min(peaks.values())
+        apart = max(1, saved // _MOST_POINTS)
         choices = frontier(within, apart)
         limit = choices[-1].peak if budget is None else bytes_of(budget, plain_peak)
         choice, seen = self._settle(within, limit, note, costs, choices[-1])
@@ -202,10 +218,48 @@ class Planner:
             not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
-            usual=self._usual(within, frontier(within, max(1, plain_peak // _MOST_COMPARED))) if compared else [],
+            usual=self._usual(within, frontier(within, max(1, saved // _MOST_COMPARED))) if compared else [],
             step=self._step,
             took=time.monotonic() - self._begin,
         )
+
+    def _joins(self) -> list[bool]:
+        """Returns for each block whether it can be in one segment with the block before it."""
+        model, names = self._step.model, self._names
+        called = {name for name in self._plain.called if "forward" not in model.get_submodule(name).__dict__}
+        return [i > 0 and may_join(model, names[i - 1], names[i], called) for i in range(len(names))]
+
+    def _segments(self) -> list[list[Group]]:
+        """Returns the blocks in groups that may be segments, for each length that seems worth it: inputs of blocks are
+        kept no longer, and several blocks are live at once."""
+        names, blocks = self._names, range(len(self._names))
+        if self._plain.executions != names or CHECKPOINTED not in self._options:
+            return []
+        again, stored = self._options.index(CHECKPOINTED), self._options.index(STORED)
+        inputs, kept = (
+            Parts(self._measure([o] * len(names)).curve, singly(len(names), 1)).levels[0] for o in (again, stored)
+        )
+        joins = self._joins()
+
+        def groups(length: int) -> list[Group]:
+            found: list[list[int]] = []
+            for i in blocks:
+                if joins[i] and len(found[-1]) < length:
+                    found[-1].append(i)
+                else:
+                    found.append([i])
+            joined = len(self._options)
+            return [
+                Group(g[0], [(stored,) * len(g), (again,) + (joined,) * (len(g) - 1), (again,) * len(g)]) for g in found
+            ]
+
+        def saves(tried: list[Group]) -> int:
+            less = sum(inputs[g.last + 1] - inputs[g.first + 1] for g in tried)
+            return less - max(kept[g.last] - kept[g.first] for g in tried)
+
+        lengths = [(saves(tried), tried) for tried in map(groups, range(2, len(names) + 1))]
+        worth = [one for one in lengths if one[0] * _WORTH > self._plain.curve.peak]
+        return [tried for _, tried in sorted(worth, key=lambda one: -one[0])[:_LENGTHS]]
 
     def _usual(self, within: Callable[[int], Choice | None], best: Sequence[Choice]) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""
@@ -224,10 +278,10 @@ class Planner:
 
         for choice in best:
             note(self._choices(choice.options))
-        for name, choices in usual_choices(self._names, step.options):
+        for name, choices in usual_choices(self._names, step.options, all(self._joins()[1:])):
             try:
                 seen = note(choices)
-            except RuntimeError as error:
+            except Exception as error:
                 self._notes.append(f"{name} is not compared: {' '.join(str(error).split())[:160]}")
                 continue
             fit = within(seen.curve.peak)
@@ -300,7 +354,7 @@ class Planner:
     def _measured(self, choices: Mapping[str, str]) -> Measured:
         try:
             seen = self._step.bytes_of(choices)
-        except RuntimeError as error:
+        except Exception as error:
             # The first line of PyTorch's message says what is wrong, the rest how to debug it.
             text = str(error).split("\n")[0]
             raise RuntimeError(
@@ -399,7 +453,7 @@ class Planner:
             keeps = {}
             options = [_text(option, name) for option in self._options]
             for o, option in enumerate(options):
-                parts = Parts(self._measure([o] * len(self._names)).curve, len(executions))
+                parts = Parts(self._measure([o] * len(self._names)).curve, singly(len(executions), 1))
                 keeps[option] = parts.levels[0][place + 1] - parts.levels[0][place]
             found[kind] = BlockKind(kind[0], [name], keeps, dict(zip(options, costs[i], strict=True)))
         return list(found.values())

@@ -166,7 +166,7 @@ class Plan:
         a policy of your own and, unless told, for a plan whose step differed from the plain one."""
         self.refuse_if_it_differs("code", even_if_it_differs)
         peaks = f"peak {size(self.plain_peak)} -> {size(self.measured)}"
-        return code_of(self.choices, f"Checkpoints blocks of {self.name}: {peaks}")
+        return code_of(self.step.model, self.choices, f"Checkpoints blocks of {self.name}: {peaks}")
 
     def refuse_if_it_differs(self, what: str, told: bool) -> None:
         """Raises ValueError if the step differed from the plain one, unless `told` that it may."""
@@ -287,21 +287,21 @@ class Plan:
 
     def _written(self) -> str:
         """Says how people write this plan elsewhere, where it can be said."""
-        every = next((n for n in range(1, len(self.choices) + 1) if self._is_every(n)), None)
-        if every is None:
-            return ""
-        return (
-            "in torchtitan: activation_checkpoint.mode = "
-            + ('"full"' if every == 1 else f'"selective", selective_ac_option = "{every}"')
-            + ("; in transformers: model.gradient_checkpointing_enable()" if every == 1 else "")
-        )
-
-    def _is_every(self, n: int) -> bool:
-        """Returns whether each n-th block is checkpointed as torchtitan does, and no other one."""
         found = [choice == CHECKPOINTED for choice in self.choices.values()]
-        return set(self.choices.values()) <= {STORED, CHECKPOINTED} and found == [
-            (i + 1) % n == 0 for i in range(len(found))
-        ]
+        if not set(self.choices.values()) <= {STORED, CHECKPOINTED}:
+            return ""
+        for n in range(1, len(found) + 1):
+            # torchtitan counts blocks from one, transformers from zero.
+            titan, hugging = ([(i + first) % n == 0 for i in range(len(found))] == found for first in (1, 0))
+            mode = '"full"' if n == 1 else f'"selective", selective_ac_option = "{n}"'
+            call = (
+                "gradient_checkpointing_enable()" if n == 1 else f"activation_checkpointing_enable(every_n_layers={n})"
+            )
+            words = [f"in torchtitan: activation_checkpoint.mode = {mode}"] * titan
+            words += [f"in transformers: model.{call}"] * hugging
+            if words:
+                return "; ".join(words)
+        return ""
 
     def _block_of(self, module: str) -> str:
         return next((n for n in self.choices if module == n or module.startswith(f"{n}.")), "")

@@ -35,6 +35,8 @@ class Measured:
 
     executions: list[str] = field(default_factory=list)
     """The name of the block that each execution runs."""
+    called: set[str] = field(default_factory=set)
+    """The names of all submodules that were called."""
     curve: Curve = field(default_factory=Curve)
     forward: list[float] = field(default_factory=list)
     """Seconds of each execution's forward."""
@@ -236,6 +238,7 @@ class _Blocks(Reader):
             yield
 
     def enters(self, module: str) -> None:
+        self.seen.called.add(module)
         if module in self.blocks and not self.journal.recomputes:
             self.block_begins(len(self.seen.executions))
             self.seen.executions.append(module)

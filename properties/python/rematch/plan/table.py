@@ -1,10 +1,11 @@
 """Chooses which steps are measured, and makes a chain of blocks of the results."""
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from dataclasses import dataclass
+from itertools import chain, pairwise, product
 
 from rematch.journal.storages import Curve, Mark
-from rematch.plan.choose import NONE, Chain, Pairs, Walk
+from rematch.plan.choose import NONE, Chain, Choice, Pairs, Walk, cheapest
 from rematch.plan.step import END, Measured
 
 MOST_ASSIGNMENTS = 16
@@ -31,17 +32,46 @@ def all_choices(blocks: int, options: int) -> list[tuple[int, ...]] | None:
     return list(product(range(options), repeat=blocks))
 
 
-class Table:
-    """The measurements of a chain: for each block, by the choice before it and its own."""
+@dataclass(frozen=True)
+class Group:
+    """Blocks that follow each other and are chosen for together: for each way, the option of each block."""
 
-    def __init__(self, blocks: int) -> None:
-        self._forward, self._backward = (Walk(0, _pairs(blocks), _pairs(blocks)) for _ in range(2))
+    first: int
+    ways: Sequence[tuple[int, ...]]
+
+    @property
+    def last(self) -> int:
+        """The number of the last block."""
+        return self.first + len(self.ways[0]) - 1
+
+
+def singly(blocks: int, options: int) -> list[Group]:
+    """Returns a group for each block, with all options."""
+    return [Group(i, [(option,) for option in range(options)]) for i in range(blocks)]
+
+
+class Table:
+    """The measurements of a chain: for each group of blocks, by the way before it and its own."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self._groups, count = groups, len(groups)
+        self._forward, self._backward = (Walk(0, _pairs(count), _pairs(count)) for _ in range(2))
         self._tail: dict[tuple[int, int], int] = {}
         self._fixed = 0
 
-    def note(self, chosen: Sequence[int], seen: Measured, beats: bool = False) -> None:
-        """Adds what was measured of a step. Where that differs, the largest is kept, or this one if it `beats` them."""
-        parts = Parts(seen.curve, len(chosen))
+    def designs(self) -> Iterator[tuple[int, ...]]:
+        """Yields options for all blocks, which together are all that a chain is made of."""
+        for chosen in designs(len(self._groups), len(self._groups[0].ways)):
+            yield tuple(chain.from_iterable(g.ways[way] for g, way in zip(self._groups, chosen, strict=True)))
+
+    def note(self, options: tuple[int, ...], seen: Measured, beats: bool = False) -> None:
+        """Adds what was measured of a step, if its options for the blocks are ways of the groups. Where that differs,
+        the largest is kept, or this one if it `beats` them."""
+        # Of one block, two ways may be the same.
+        chosen = [[i for i, way in enumerate(g.ways) if way == options[g.first : g.last + 1]] for g in self._groups]
+        if not all(chosen):
+            return
+        parts = Parts(seen.curve, self._groups)
         self._fixed = max(self._fixed, parts.fixed)
 
         def put(into: dict[tuple[int, int], int], key: tuple[int, int], value: int) -> None:
@@ -50,20 +80,30 @@ class Table:
         walks = (self._forward, self._backward)
         for walk, levels, most in zip(walks, parts.levels, parts.most, strict=True):
             walk.start = levels[0]
-            before = NONE
-            for i, option in enumerate(chosen):
-                put(walk.adds[i], (before, option), levels[i + 1] - levels[i])
-                put(walk.inner[i], (before, option), most[i] - levels[i])
-                before = option
-        put(self._tail, (chosen[0], chosen[-1]), parts.tail - parts.levels[1][-1])
+            for i, pair in enumerate(pairwise([[NONE], *chosen])):
+                for ways in product(*pair):
+                    put(walk.adds[i], ways, levels[i + 1] - levels[i])
+                    put(walk.inner[i], ways, most[i] - levels[i])
+        for ends in product(chosen[0], chosen[-1]):
+            put(self._tail, ends, parts.tail - parts.levels[1][-1])
 
-    def chain(self, cost: Sequence[Sequence[int]]) -> Chain:
-        """Returns the chain, with the cost of each choice of each block."""
-        options = range(len(cost[0]))
+    def cheapest(self, costs: Sequence[Sequence[int]], budget: int) -> Choice | None:
+        """Returns the options with the least cost whose peak is at most `budget`; None if there are none. `costs`: for
+        each block, of each option."""
+        found = cheapest(self.chain(costs), budget)
+        if found is None:
+            return None
+        ways = (g.ways[way] for g, way in zip(self._groups, found.options, strict=True))
+        return Choice(found.cost, found.peak, tuple(chain.from_iterable(ways)))
+
+    def chain(self, costs: Sequence[Sequence[int]]) -> Chain:
+        """Returns the chain of the groups."""
+        cost = [[sum(costs[g.first + i][o] for i, o in enumerate(way)) for way in g.ways] for g in self._groups]
+        ways = range(len(cost[0]))
         tail = {
             (first, last): self._tail.get((first, last), max(v for key, v in self._tail.items() if key[1] == last))
-            for first in options
-            for last in options
+            for first in ways
+            for last in ways
         }
         return Chain(self._forward, self._backward, self._fixed, tail, cost)
 
@@ -73,25 +113,25 @@ def _pairs(blocks: int) -> Pairs:
 
 
 class Parts:
-    """Live bytes of a step, cut where its blocks begin. Lists come in pairs: forward, backward.
+    """Live bytes of a step, cut where groups of blocks begin. Lists come in pairs: forward, backward.
 
-    Level i: the bytes live before block i runs, or after its backward. Last level: those when the code behind the
+    Level i: the bytes live before group i runs, or after its backward. Last level: those when the code behind the
     blocks begins, or when its backward ends. `most`: the most between two levels. `tail`: while that code runs.
     """
 
-    def __init__(self, curve: Curve, blocks: int) -> None:
+    def __init__(self, curve: Curve, groups: Sequence[Group]) -> None:
         marks = curve.marks
         at = {mark.name: i for i, mark in enumerate(marks)}
-        forward = [at[f"forward {i}"] for i in range(blocks)]
-        end, last = forward[-1] + 1, at[END]
+        forward = [at[f"forward {g.first}"] for g in groups]
+        end, last = at[f"forward {groups[-1].last}"] + 1, at[END]
         cuts = [*forward, end]
         self.levels = [[marks[i].live for i in cuts], []]
         self.most = [[_most(marks, a, b) for a, b in pairwise(cuts)], []]
-        # A block whose output has no gradient has no backward: its level is that of the block before it.
+        # Where an output has no gradient there is no backward: the level is that of the group before.
         until, level = last, marks[last].live
         self.levels[1].append(level)
-        for i in range(blocks):
-            begin = at.get(f"backward {i}", until)
+        for g in groups:
+            begin = at.get(f"backward {g.last}", until)
             self.most[1].append(max(level, _most(marks, begin, until)) if begin < until else level)
             until, level = min(begin, until), marks[begin].live if begin < until else level
             self.levels[1].append(level)

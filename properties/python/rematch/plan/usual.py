@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from math import isqrt
 from types import FunctionType
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._pytree import tree_leaves
 
 from rematch.journal.storages import storages
-from rematch.plan.options import CHECKPOINTED, PRODUCTS_KEPT, STORED
+from rematch.plan.options import CHECKPOINTED, JOINED, PRODUCTS_KEPT, STORED
 from rematch.plan.times import Interval
 
 _EACH = {2: "each second block", 3: "each third block", 4: "each fourth block"}
@@ -44,13 +45,20 @@ class Usual:
         return planned is not None and self.slower.is_sure and planned.is_sure and self.slower.high < planned.low
 
 
-def usual_choices(names: Sequence[str], options: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields what people choose without a plan, by name: a choice for each block."""
+def usual_choices(names: Sequence[str], options: Sequence[str], may_join: bool) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields what people choose without a plan, by name: a choice for each block. `may_join`: they are an
+    nn.Sequential."""
     yield "every block", dict.fromkeys(names, CHECKPOINTED)
     for n, text in _EACH.items():
         if len(names) >= 2 * n:
             # torchtitan counts from one.
             yield text, {name: STORED if (i + 1) % n else CHECKPOINTED for i, name in enumerate(names)}
+    segments = isqrt(len(names))
+    if may_join and segments > 1:
+        # The last segment, with the rest, is not checkpointed.
+        length, kept = len(names) // segments, len(names) - len(names) // segments * (segments - 1)
+        texts = [CHECKPOINTED if i % length == 0 else JOINED for i in range(len(names) - kept)] + [STORED] * kept
+        yield f"checkpoint_sequential({segments})", dict(zip(names, texts, strict=True))
     if PRODUCTS_KEPT in options:
         yield PRODUCTS_KEPT, dict.fromkeys(names, PRODUCTS_KEPT)
 
