@@ -172,14 +172,42 @@ def test_neighbours_in_a_sequential_are_one_segment_where_that_takes_fewer_bytes
 def test_other_blocks_are_segments_of_one(model):
     names = [name for name, m in model.named_modules() if type(m) is nn.Sequential and len(m) == 2]
     assert JOINED not in planned(model, blocks=names).choices.values()
-    with pytest.raises(ValueError, match="cannot be in one segment with"):
+    with pytest.raises(ValueError, match="cannot be joined to"):
         apply(model, {names[0]: CHECKPOINTED, names[1]: JOINED})
     assert is_left_as_it_was(model)
 
 
+def test_a_segment_runs_the_children_that_its_sequential_has_now_and_takes_its_argument_by_name():
+    model, x = thin(3), torch.randn(4, 16)
+    apply(model, {"0": CHECKPOINTED, "1": JOINED})
+    model[0] = nn.Linear(16, 16)
+    model.append(nn.Linear(16, 2))
+    assert model(input=x).shape == (4, 2)
+    model(x).sum().backward()
+    assert model[0].weight.grad is not None
+
+
+def test_blocks_with_hooks_are_segments_of_one_since_their_hooks_would_run_twice():
+    model = nn.Sequential(nn.Linear(8, 16), thin(12), nn.Linear(16, 2))
+    for block in model[1]:
+        block.register_forward_hook(lambda *_: None)
+    assert JOINED not in planned(model, blocks="1.*").choices.values()
+
+
+def test_an_own_forward_and_a_second_name_are_refused():
+    model = thin(3)
+    model.forward = model.forward
+    with pytest.raises(ValueError, match="has a forward of its own: none of its children can be joined"):
+        apply(model, {"0": CHECKPOINTED, "1": JOINED})
+    twice = nn.Sequential(model[0], model[0])
+    with pytest.raises(ValueError, match="1 is checkpointed by a plan already"):
+        apply(twice, {"0": CHECKPOINTED, "1": CHECKPOINTED})
+    assert is_left_as_it_was(twice)
+
+
 def test_a_segment_begins_with_a_block_that_is_checkpointed():
     for choices in ({"0": STORED, "1": JOINED}, {"1": JOINED}, {"0": CHECKPOINTED, "2": JOINED}):
-        with pytest.raises(ValueError, match="cannot be in one segment with"):
+        with pytest.raises(ValueError, match="cannot be joined to"):
             apply(thin(3), choices)
 
 

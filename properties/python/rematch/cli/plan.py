@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--optimizer", choices=OPTIMIZERS, help="the optimizer, whose states and step are counted, too")
     parser.add_argument("--blocks", action="append", help='a pattern of names, such as "layers.*"; may be repeated')
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="time limit of each of the two rounds of timing (default: 10)"
+        "--seconds", type=float, default=10.0, help="time limit of each of the three rounds of timing (default: 10)"
     )
     parser.add_argument("--compare", action="store_true", help="also measures what people do without a plan")
     parser.add_argument("--code", metavar="FILE", help="writes the plan as a module that needs PyTorch alone")

@@ -13,7 +13,7 @@ _CODE = '''\
 """{about}. Call apply(model) before training."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ def apply(model):
         block.forward = partial(checkpoint, block.forward, use_reentrant=False, **OPTIONS[option])
     for name, lengths in SEGMENTS.items():
         sequence = model.get_submodule(name)
-        sequence.forward = partial(in_segments, list(sequence), lengths)
+        sequence.forward = partial(in_segments, sequence, lengths)
 
 
 {in_segments}'''

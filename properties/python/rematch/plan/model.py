@@ -45,7 +45,7 @@ def plan_model(
 
     Bytes and times are measured in training steps of the model, for each block as it is, checkpointed, and checkpointed
     with some results kept: those of matrix products, and those that take longest to recompute for their bytes. Each is
-    tried next to each choice for the block before it. The peaks of all choices follow; the best choice is found
+    tried next to each choice for the block before it; neighbours in an nn.Sequential may be one segment. The peaks of all choices follow; the best choice is found
     exactly, and then measured. On the CPU the storages of tensors are counted. So they are on fake
     tensors, where costs are floating-point operations. On CUDA the allocator is asked. The model is left as it was.
 
@@ -59,11 +59,12 @@ def plan_model(
             model's own switch wraps, or repeated children.
         policies: functions for checkpoint(context_fn=), by name, to try instead of the one that keeps products.
         switch: called with the model and True or False, turns the model's own checkpointing on or off.
-        seconds: the most that each of two rounds of times takes: steps of all options, and of the plan. A round ends
-            sooner if each time is known to 3 points. On the CPU times are those that the process computed.
+        seconds: the most that each of three rounds of times takes: steps of all options, of the plan, and of the other
+            choices in its table. A round ends sooner if each time is known to 3 points. On the CPU times are those that
+            the process computed.
         compared: measure what people do without a plan as well, and the plans within the same bytes: every block, each
-            second, third and fourth one, products kept, torch.compile() with an activation_memory_budget. It takes two
-            more rounds of times.
+            second, third and fourth one, checkpoint_sequential(), products kept, torch.compile() with an
+            activation_memory_budget. It takes two more rounds of times.
 
     Raises ValueError if no choice is within the budget or no block is found, and RuntimeError if a plain step fails.
     """

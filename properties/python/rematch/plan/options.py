@@ -1,6 +1,6 @@
 """The options for a block, and how a choice is put on a model."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import pairwise
 from types import TracebackType
@@ -14,8 +14,8 @@ from rematch.frameworks.pytorch.operators import ATTENTION, PRODUCTS
 from rematch.plan.policies import KEEPS, contexts_of
 
 STORED, CHECKPOINTED, PRODUCTS_KEPT = "stored", "checkpointed", "products kept"
-JOINED = "with the one before"
-"""A block that is in one segment with the block before it; both are children of an nn.Sequential."""
+JOINED = "joined"
+"""In one segment with the block before it; both are children of an nn.Sequential."""
 
 Contexts = Callable[[], Any]
 
@@ -31,28 +31,23 @@ def kept_products() -> list[Any]:
     return [op for op in (*PRODUCTS, *ATTENTION) if op is not torch.ops.aten.max.default]
 
 
-def may_join(model: nn.Module, before: str, name: str, called: Collection[str]) -> bool:
-    """Returns whether two blocks can be in one segment: they are neighbours in an nn.Sequential that is `called` in a
-    step, which hands the output of one to the other."""
-    parent, _, child = name.rpartition(".")
+def may_join(model: nn.Module, before: str, name: str) -> bool:
+    """Returns whether two blocks are neighbours in an nn.Sequential, which hands the output of one to the other."""
+    parent, dot, _ = name.rpartition(".")
     sequence = model.get_submodule(parent)
-    neighbours = before.rpartition(".")[::2], (parent, child)
-    return (
-        type(sequence) is nn.Sequential
-        and parent in called
-        and neighbours in pairwise((parent, c) for c in sequence._modules)
-    )
+    return type(sequence) is nn.Sequential and (before, name) in pairwise(parent + dot + c for c in sequence._modules)
 
 
-def in_segments(modules: Sequence[nn.Module], lengths: Mapping[int, int], x: Any) -> Any:
-    """Runs modules in turn: from the number of a first one, as many in one segment as `lengths` says."""
-    at = 0
-    while at < len(modules):
+def in_segments(sequence: nn.Sequential, lengths: Mapping[int, int], input: Any) -> Any:
+    """Runs children in turn: from the number of a first one, as many in one segment as `lengths` says."""
+    at, children = 0, list(sequence)
+    while at < len(children):
         end = at + lengths.get(at, 1)
-        run = partial(nn.Sequential.forward, modules[at:end])
-        x = checkpoint(run, x, use_reentrant=False) if end > at + 1 and torch.is_grad_enabled() else run(x)
+        run = partial(nn.Sequential.forward, children[at:end])
+        is_segment = end > at + 1 and torch.is_grad_enabled()
+        input = checkpoint(run, input, use_reentrant=False) if is_segment else run(input)
         at = end
-    return x
+    return input
 
 
 def split(model: nn.Module, choices: Mapping[str, str]) -> tuple[dict[str, str], dict[str, dict[int, int]]]:
@@ -60,21 +55,19 @@ def split(model: nn.Module, choices: Mapping[str, str]) -> tuple[dict[str, str],
     segments of several blocks by the number of the first. Raises ValueError for blocks that cannot be one segment."""
     singly: dict[str, str] = {}
     lengths: dict[str, dict[int, int]] = {}
-    before = ""
+    before, first = "", 0
     for name, choice in choices.items():
         if choice == JOINED:
-            parent, _, child = name.rpartition(".")
-            begins = choices.get(before) == CHECKPOINTED
-            if not (begins or choices.get(before) == JOINED) or not may_join(model, before, name, {parent}):
+            if choices.get(before) not in (CHECKPOINTED, JOINED) or not may_join(model, before, name):
                 raise ValueError(
-                    f"[apply] {name} cannot be in one segment with {before or 'no block'}: the first block of a segment "
-                    "is checkpointed, and each other one follows in the same nn.Sequential"
+                    f"[apply] {name} cannot be joined to {before or 'nothing'}: in the order of the choices, the first "
+                    "block of a segment is checkpointed, and each other one is the next child of the same nn.Sequential"
                 )
-            singly.pop(before, None)
+            parent, _, child = name.rpartition(".")
+            if singly.pop(before, None):
+                first = list(model.get_submodule(parent)._modules).index(child) - 1
             of = lengths.setdefault(parent, {})
-            if begins:
-                of[list(model.get_submodule(parent)._modules).index(child) - 1] = 1
-            of[max(of)] += 1
+            of[first] = of.get(first, 1) + 1
         elif choice != STORED:
             singly[name] = choice
         before = name
@@ -84,7 +77,7 @@ def split(model: nn.Module, choices: Mapping[str, str]) -> tuple[dict[str, str],
 class Applied:
     """Checkpoints blocks of a model from now on, until remove() is called or a `with` block is left.
 
-    Names of parameters stay as they are. Without grad mode, as in evaluation, a block runs as it is.
+    Blocks get another forward, or the nn.Sequential of blocks that are joined. Names of parameters stay as they are. Without grad mode, as in evaluation, a block runs as it is.
     """
 
     def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:
@@ -98,13 +91,18 @@ class Applied:
         if missing := [name for name, choice in choices.items() if choice != STORED and name not in modules]:
             raise ValueError(f"[apply] the model has no submodule {missing[0]!r}: the plan was made for another")
         singly, lengths = split(model, choices)
-        puts = {name: partial(_Checkpointed, contexts=options[choice]) for name, choice in singly.items()}
-        puts |= {name: partial(_Segments, modules=list(modules[name]), lengths=of) for name, of in lengths.items()}
-        for name in puts:
+        puts = [(name, partial(_Checkpointed, contexts=options[choice])) for name, choice in singly.items()]
+        puts += [(name, partial(_Segments, lengths=of)) for name, of in lengths.items()]
+        for name, put in puts:
             own = modules[name].__dict__.get("forward")
-            if isinstance(own, (_Checkpointed, _Segments)) or (own is not None and name in lengths):
-                raise ValueError(f"[apply] {name} is checkpointed by a plan already; remove() that one first")
-        for name, put in puts.items():
+            problem = ""
+            if isinstance(own, (_Checkpointed, _Segments)):
+                problem = "is checkpointed by a plan already; remove() that one first"
+            elif own is not None and name in lengths:
+                problem = "has a forward of its own: none of its children can be joined"
+            if problem:
+                self.remove()
+                raise ValueError(f"[apply] {name} {problem}")
             modules[name].forward = put(modules[name].forward)
             self._blocks.append(modules[name])
 
@@ -139,8 +137,9 @@ class _Checkpointed:
 class _Segments:
     """The forward of an nn.Sequential, some of whose children are one segment."""
 
-    def __init__(self, forward: Callable[..., Any], modules: Sequence[nn.Module], lengths: Mapping[int, int]) -> None:
-        self.forward, self.modules, self.lengths = forward, modules, lengths
+    def __init__(self, forward: Any, lengths: Mapping[int, int]) -> None:
+        self.forward, self.lengths = forward, lengths
 
-    def __call__(self, x: Any) -> Any:
-        return in_segments(self.modules, self.lengths, x)
+    def __call__(self, input: Any) -> Any:
+        # The children that it has now.
+        return in_segments(self.forward.__self__, self.lengths, input)

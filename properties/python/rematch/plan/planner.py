@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from statistics import median
 from typing import Any
 
@@ -20,8 +21,8 @@ for _power, _letter in enumerate("KMGT", 1):
     _UNITS[f"{_letter}B"], _UNITS[f"{_letter}IB"] = 1000**_power, 1024**_power
 _REPAIRS = 6
 """How often a plan whose measured peak differs from the promised one is made again with what was measured."""
-_MOST_POINTS = 10
-"""How many points the table of peaks and times has at most, or one more: each of them is timed."""
+_MOST_POINTS = 8
+"""About how many points the table of peaks and times has: each of them is timed."""
 _MOST_COMPARED = 30
 """The same of choices among which compiled steps find a plan that holds no more than they do."""
 _RUNS = 3
@@ -29,7 +30,7 @@ _RUNS = 3
 _LENGTHS = 2
 """How many lengths of segments are tried beside that of one block."""
 _WORTH = 50
-"""A length is tried if it seems to take this part of the plain peak from the least one."""
+"""A length is tried if it seems to save more than one of so many parts of the plain peak."""
 _PROGRESS_AFTER = 2.0
 
 
@@ -150,7 +151,9 @@ class Planner:
             more, costs, operations = self._leave_out_what_is_worse(kinds, more, costs, operations)
         count = len(self._options)
         alike = [(o,) * len(names) for o in range(count)] if self._is_one_choice else None
-        every, peaks, tables = alike or all_choices(len(names), count), {}, []
+        every = alike or all_choices(len(names), count)
+        peaks: dict[tuple[int, ...], int] = {}
+        tables: list[Table] = []
         if every is None:
             tables = [Table(singly(len(names), count)), *map(Table, self._segments())]
             self._options.append(JOINED)
@@ -186,13 +189,15 @@ class Planner:
         if others := [name for name in self._differs if name not in differs]:
             self._notes.append(f"other choices than this one change {others[0]} ({len(others)} gradients and buffers)")
         if choice not in choices:
-            choices = frontier(within, apart)
+            choices = sorted({*frontier(within, apart), choice})
         computed = max(1, self._plain.curve.computed)  # The allocator of a device counts none.
         slower: dict[Choice, Interval] = {}
         if seconds is not None:
-            timed = [c for c in dict.fromkeys([choice, *choices]) if any(c.options)]
-            timers = [self._timer(self._choices(c.options)) for c in timed]
-            slower = dict(zip(timed, compare(self._timer({}), timers, self._until()), strict=True))
+            # The plan's own time is known best.
+            for some in ([choice], [c for c in choices if c != choice]):
+                timed = [c for c in some if any(c.options)]
+                timers = [self._timer(self._choices(c.options)) for c in timed]
+                slower.update(zip(timed, compare(self._timer({}), timers, self._until()), strict=True))
         points = [
             Point(
                 c.peak,
@@ -225,9 +230,18 @@ class Planner:
 
     def _joins(self) -> list[bool]:
         """Returns for each block whether it can be in one segment with the block before it."""
-        model, names = self._step.model, self._names
-        called = {name for name in self._plain.called if "forward" not in model.get_submodule(name).__dict__}
-        return [i > 0 and may_join(model, names[i - 1], names[i], called) for i in range(len(names))]
+        model, found = self._step.model, [False]
+        for before, name in pairwise(self._names):
+            parent = name.rpartition(".")[0]
+            hooked = (model.get_submodule(n) for n in (before, name))
+            found.append(
+                may_join(model, before, name)
+                and parent in self._plain.called
+                and "forward" not in model.get_submodule(parent).__dict__
+                # Hooks of a block that is checkpointed alone do not run again.
+                and not any(block._forward_hooks or block._forward_pre_hooks for block in hooked)
+            )
+        return found
 
     def _segments(self) -> list[list[Group]]:
         """Returns the blocks in groups that may be segments, for each length that seems worth it: inputs of blocks are
@@ -356,7 +370,7 @@ class Planner:
             seen = self._step.bytes_of(choices)
         except Exception as error:
             # The first line of PyTorch's message says what is wrong, the rest how to debug it.
-            text = str(error).split("\n")[0]
+            text = f"{type(error).__name__}: {error}".split("\n")[0]
             raise RuntimeError(
                 f"[plan_model] the step fails with blocks checkpointed ({text}); judge_model() says why"
             ) from error

@@ -11,7 +11,7 @@ from typing import Any
 from rematch.journal.journal import FORWARD
 from rematch.journal.storages import Allocation, Curve, composition
 from rematch.plan.code import code_of
-from rematch.plan.options import CHECKPOINTED, STORED, Applied
+from rematch.plan.options import CHECKPOINTED, JOINED, STORED, Applied
 from rematch.plan.policies import KEEPS
 from rematch.plan.step import END, LOSS, TAIL, Measured, Step
 from rematch.plan.times import Interval
@@ -115,8 +115,8 @@ class Plan:
 
     name: str
     choices: dict[str, str]
-    """The choice for each block by name: "stored", "checkpointed", the name of a policy, or the operators whose results
-    are kept."""
+    """The choice for each block by name: "stored", "checkpointed", "joined" to the segment of the block before it, the
+    name of a policy, or the operators whose results are kept."""
     budget: int
     promised: int
     """The bytes of the peak, computed from measurements of other choices."""
@@ -151,7 +151,7 @@ class Plan:
     @property
     def least_peak(self) -> int:
         """The bytes of the least peak that any choice for these blocks has."""
-        return self.points[-1].peak
+        return min(point.peak for point in self.points)
 
     def switch(self, model: Any, on: bool) -> None:
         """Puts the plan on a model, or takes it off; it fits judge_model(switch=)."""
@@ -242,6 +242,7 @@ class Plan:
                 lines.append(f"  {title:<38} {_short(option):<16} {size(kept):>10}  {cost:>9} {unit}")
         lines += [f"  {_short(option):<16} {', '.join(names)}" for option, names in self._chosen().items()]
         lines += [f"  {_short(option)} {option}" for option in self._chosen() if option.startswith(KEEPS)]
+        lines += ["  joined blocks are in one segment with the block before them"] * (JOINED in self._chosen())
         return "\n".join(lines)
 
     def _chosen(self) -> dict[str, list[str]]:
@@ -292,13 +293,13 @@ class Plan:
             return ""
         for n in range(1, len(found) + 1):
             # torchtitan counts blocks from one, transformers from zero.
-            titan, hugging = ([(i + first) % n == 0 for i in range(len(found))] == found for first in (1, 0))
+            from_one, from_zero = ([(i + first) % n == 0 for i in range(len(found))] == found for first in (1, 0))
             mode = '"full"' if n == 1 else f'"selective", selective_ac_option = "{n}"'
             call = (
                 "gradient_checkpointing_enable()" if n == 1 else f"activation_checkpointing_enable(every_n_layers={n})"
             )
-            words = [f"in torchtitan: activation_checkpoint.mode = {mode}"] * titan
-            words += [f"in transformers: model.{call}"] * hugging
+            words = [f"in torchtitan: activation_checkpoint.mode = {mode}"] * from_one
+            words += [f"in transformers: model.{call}"] * from_zero
             if words:
                 return "; ".join(words)
         return ""

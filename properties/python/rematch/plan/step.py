@@ -36,7 +36,7 @@ class Measured:
     executions: list[str] = field(default_factory=list)
     """The name of the block that each execution runs."""
     called: set[str] = field(default_factory=set)
-    """The names of all submodules that were called."""
+    """The names of submodules that were called, of which blocks or children are blocks, or of all."""
     curve: Curve = field(default_factory=Curve)
     forward: list[float] = field(default_factory=list)
     """Seconds of each execution's forward."""
@@ -54,8 +54,8 @@ class Measured:
 
     @property
     def in_order(self) -> bool:
-        """Whether the backwards came in the reverse order of the forwards."""
-        return self.backwards == list(range(len(self.executions)))[::-1]
+        """Whether backwards came in the reverse order of the forwards; a frozen block has none."""
+        return self.backwards == sorted(self.backwards, reverse=True)
 
 
 class Step:
@@ -229,7 +229,7 @@ class _Blocks(Reader):
         if isinstance(self.meter, _Storages):
             readers.append(self.meter)
         else:
-            modules = {name: modules[name] for name in self.blocks}
+            modules = {name: modules[name] for block in self.blocks for name in (block, block.rpartition(".")[0])}
         meter = self.meter if isinstance(self.meter, AllocatorMeter) else nullcontext()
         self.journal = Journal(modules, *readers, unseen=warning_of("rematch.plan"))
         for reader in readers:

@@ -1,5 +1,5 @@
-"""What people do without a plan, measured as the plan is: every block, each second one, products kept, a budget for
-torch.compile()."""
+"""What people do without a plan, measured as the plan is: every block, each second one, checkpoint_sequential(),
+products kept, a budget for torch.compile()."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,16 +45,18 @@ class Usual:
         return planned is not None and self.slower.is_sure and planned.is_sure and self.slower.high < planned.low
 
 
-def usual_choices(names: Sequence[str], options: Sequence[str], may_join: bool) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields what people choose without a plan, by name: a choice for each block. `may_join`: they are an
-    nn.Sequential."""
+def usual_choices(
+    names: Sequence[str], options: Sequence[str], in_sequence: bool
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yields what people choose without a plan, by name: a choice for each block. `in_sequence`: they are
+    the children of an nn.Sequential."""
     yield "every block", dict.fromkeys(names, CHECKPOINTED)
     for n, text in _EACH.items():
         if len(names) >= 2 * n:
             # torchtitan counts from one.
             yield text, {name: STORED if (i + 1) % n else CHECKPOINTED for i, name in enumerate(names)}
     segments = isqrt(len(names))
-    if may_join and segments > 1:
+    if in_sequence and segments > 1:
         # The last segment, with the rest, is not checkpointed.
         length, kept = len(names) // segments, len(names) - len(names) // segments * (segments - 1)
         texts = [CHECKPOINTED if i % length == 0 else JOINED for i in range(len(names) - kept)] + [STORED] * kept
