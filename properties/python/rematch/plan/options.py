@@ -91,7 +91,9 @@ class Applied:
         if missing := [name for name, choice in choices.items() if choice != STORED and name not in modules]:
             raise ValueError(f"[apply] the model has no submodule {missing[0]!r}: the plan was made for another")
         singly, lengths = split(model, choices)
-        puts = [(name, partial(_Checkpointed, contexts=options[choice])) for name, choice in singly.items()]
+        puts: list[tuple[str, Callable[..., Any]]] = [
+            (name, partial(_Checkpointed, contexts=options[choice])) for name, choice in singly.items()
+        ]
         puts += [(name, partial(_Segments, lengths=of)) for name, of in lengths.items()]
         for name, put in puts:
             own = modules[name].__dict__.get("forward")
