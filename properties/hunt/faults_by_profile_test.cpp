@@ -17,10 +17,6 @@ KnownDivergence wide() {
                    "parameter-gradients", "parameters-after-step", "recomputed-values",
                    "dropout-masks"},
           .when = {Feature::stateful_layer},
-          .unless = {},
-          .inject = {},
-          .got = {},
-          .at_most = std::nullopt,
           .why = "It is so."};
 }
 

@@ -27,7 +27,7 @@ struct KnownDivergence {
   /// Features that the case must have.
   FeatureSet when;
   /// Features that the case must not have.
-  FeatureSet unless;
+  FeatureSet unless = {};
   /// Features, of which the case must have one. Empty: any case.
   FeatureSet any = {};
   /// Layers, of which the case must have one: kinds ("rrelu"), custom layers or their class
@@ -43,7 +43,7 @@ struct KnownDivergence {
   /// (properties/forecast/reach.h). All that lies downstream is explained, whatever the law.
   std::vector<Wrong> wrong = {};
   /// Injected failures, of which the case must have one. Empty: any case.
-  std::vector<FailureKind> inject;
+  std::vector<FailureKind> inject = {};
   /// Options, for each of which the case must have one of these values. Empty: any case.
   std::map<std::string, std::vector<std::string>> options = {};
   /// Texts by name, one of which the version of that name that the subject declares must contain.
@@ -52,9 +52,9 @@ struct KnownDivergence {
   /// Texts, of which the line "got" of a violation of `laws` must contain one, or, where the entry
   /// has none, of any violation. Empty: any text. A promise in parentheses, "(second_derivative)",
   /// is explained whatever the case has.
-  std::vector<std::string> got;
+  std::vector<std::string> got = {};
   /// Largest relative difference of values that it explains. Absent: any.
-  std::optional<double> at_most;
+  std::optional<double> at_most = std::nullopt;
   /// Segments may drop nothing: of what is held or saved at most (the laws saved-at-most,
   /// held-at-most and held-in-backward) it explains no more than the plain run has, with the inputs
   /// of segments and what policies may keep.

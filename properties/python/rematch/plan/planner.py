@@ -12,7 +12,7 @@ from rematch.plan.options import CHECKPOINTED, JOINED, STORED, may_join
 from rematch.plan.policies import ladder
 from rematch.plan.report import BlockKind, Plan, Point, outside
 from rematch.plan.step import Measured, Step
-from rematch.plan.table import Group, Parts, Table, all_choices, singly
+from rematch.plan.table import Group, Parts, Table, all_choices, in_groups, singly
 from rematch.plan.times import Interval, compare
 from rematch.plan.usual import Saved, Usual, compiled_steps, usual_choices
 
@@ -27,8 +27,6 @@ _MOST_COMPARED = 30
 """The same of choices among which compiled steps find a plan that holds no more than they do."""
 _RUNS = 3
 """How many steps with one choice for all blocks say what share each kind of block has in its cost."""
-_LENGTHS = 2
-"""How many lengths of segments are tried beside that of one block."""
 _WORTH = 50
 """A length is tried if it seems to save more than one of so many parts of the plain peak."""
 _PROGRESS_AFTER = 2.0
@@ -244,36 +242,16 @@ class Planner:
         return found
 
     def _segments(self) -> list[list[Group]]:
-        """Returns the blocks in groups that may be segments, for each length that seems worth it: inputs of blocks are
-        kept no longer, and several blocks are live at once."""
-        names, blocks = self._names, range(len(self._names))
+        """Returns the blocks in groups that may be segments, for each length that seems worth it."""
+        names = self._names
         if self._plain.executions != names or CHECKPOINTED not in self._options:
             return []
-        again, stored = self._options.index(CHECKPOINTED), self._options.index(STORED)
-        inputs, kept = (
-            Parts(self._measure([o] * len(names)).curve, singly(len(names), 1)).levels[0] for o in (again, stored)
+        numbers = [self._options.index(text) for text in (STORED, CHECKPOINTED)]
+        stored, inputs = (
+            Parts(self._measure([o] * len(names)).curve, singly(len(names), 1)).levels[0] for o in numbers
         )
-        joins = self._joins()
-
-        def groups(length: int) -> list[Group]:
-            found: list[list[int]] = []
-            for i in blocks:
-                if joins[i] and len(found[-1]) < length:
-                    found[-1].append(i)
-                else:
-                    found.append([i])
-            joined = len(self._options)
-            return [
-                Group(g[0], [(stored,) * len(g), (again,) + (joined,) * (len(g) - 1), (again,) * len(g)]) for g in found
-            ]
-
-        def saves(tried: list[Group]) -> int:
-            less = sum(inputs[g.last + 1] - inputs[g.first + 1] for g in tried)
-            return less - max(kept[g.last] - kept[g.first] for g in tried)
-
-        lengths = [(saves(tried), tried) for tried in map(groups, range(2, len(names) + 1))]
-        worth = [one for one in lengths if one[0] * _WORTH > self._plain.curve.peak]
-        return [tried for _, tried in sorted(worth, key=lambda one: -one[0])[:_LENGTHS]]
+        worth = self._plain.curve.peak // _WORTH
+        return in_groups(self._joins(), stored, inputs, worth, (*numbers, len(self._options)))
 
     def _usual(self, within: Callable[[int], Choice | None], best: Sequence[Choice]) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""

@@ -318,7 +318,7 @@ class Plan:
             "plain": self.plain_peak,
             "least": self.least_peak,
             "seconds": self.seconds,
-            "slower": _as_json(self.slower),
+            "slower": self.slower and asdict(self.slower),
             "operations": self.operations,
             "peak": {
                 "plain": place(self.plain),
@@ -326,7 +326,12 @@ class Plan:
                 "composition": dict(composition(self.seen.curve, self.seen.curve.peak_at, self._block_of)),
             },
             "frontier": [
-                {"peak": p.peak, "slower": _as_json(p.slower), "operations": p.operations, "choices": dict(p.choices)}
+                {
+                    "peak": p.peak,
+                    "slower": p.slower and asdict(p.slower),
+                    "operations": p.operations,
+                    "choices": dict(p.choices),
+                }
                 for p in self.points
             ],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
@@ -337,10 +342,6 @@ class Plan:
             "notes": self.notes,
             "took": round(self.took, 2),
         }
-
-
-def _as_json(of: Interval | None) -> dict[str, Any] | None:
-    return None if of is None else asdict(of)
 
 
 def _short(option: str) -> str:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, product
+from itertools import accumulate, chain, pairwise, product
 
 from rematch.journal.storages import Curve, Mark
 from rematch.plan.choose import NONE, Chain, Choice, Pairs, Walk, cheapest
 from rematch.plan.step import END, Measured
 
+_LENGTHS = 2
+"""How many lengths of segments are tried beside that of one block."""
 MOST_ASSIGNMENTS = 16
 """The most choices for all blocks that are measured one by one."""
 
@@ -48,6 +50,41 @@ class Group:
 def singly(blocks: int, options: int) -> list[Group]:
     """Returns a group for each block, with all options."""
     return [Group(i, [(option,) for option in range(options)]) for i in range(blocks)]
+
+
+def in_groups(
+    joins: Sequence[bool], stored: Sequence[int], inputs: Sequence[int], worth: int, options: tuple[int, int, int]
+) -> list[list[Group]]:
+    """Returns blocks in groups that may be segments, for each of a few lengths that seem to save at least `worth` bytes:
+    inputs of blocks are kept no longer, and several blocks are live at once.
+
+    Args:
+        joins: for each block, whether it may be in one segment with the block before it.
+        stored, inputs: the bytes that are live before each block and after the last one, if all are stored, and if all
+            are checkpointed.
+        options: the numbers of the options stored, checkpointed, and joined.
+    """
+    plain, again, joined = options
+
+    def cut(length: int) -> list[Group]:
+        sizes: list[int] = []
+        for may_join in joins:
+            if may_join and sizes[-1] < length:
+                sizes[-1] += 1
+            else:
+                sizes.append(1)
+        return [
+            Group(end - size, [(plain,) * size, (again,) + (joined,) * (size - 1), (again,) * size])
+            for end, size in zip(accumulate(sizes), sizes, strict=True)
+        ]
+
+    def saves(groups: Sequence[Group]) -> int:
+        less = sum(inputs[g.last + 1] - inputs[g.first + 1] for g in groups)
+        return less - max(stored[g.last] - stored[g.first] for g in groups)
+
+    tried = [(saves(groups), groups) for groups in map(cut, range(2, len(joins) + 1))]
+    best = sorted((one for one in tried if one[0] > worth), key=lambda one: -one[0])
+    return [groups for _, groups in best[:_LENGTHS]]
 
 
 class Table:
