@@ -325,15 +325,7 @@ class Plan:
                 "plan": place(self.seen),
                 "composition": dict(composition(self.seen.curve, self.seen.curve.peak_at, self._block_of)),
             },
-            "frontier": [
-                {
-                    "peak": p.peak,
-                    "slower": p.slower and asdict(p.slower),
-                    "operations": p.operations,
-                    "choices": dict(p.choices),
-                }
-                for p in self.points
-            ],
+            "frontier": [asdict(point) for point in self.points],
             "blocks": [{"class": k.kind, "names": k.names, "keeps": k.keeps, "cost": k.cost} for k in self.kinds],
             "usual": [asdict(one) | {"is_ahead": one.is_ahead} for one in self.usual],
             "written": self._written(),
