@@ -17,16 +17,7 @@
 namespace rematch {
 namespace {
 
-using testing::check;
-using testing::contains;
-using testing::json_in;
-using testing::Outcome;
-using testing::regression;
-using testing::run;
-using testing::run_interrupted;
-using testing::run_line;
-using testing::ScratchFolder;
-using testing::text_of;
+using namespace testing;
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
