@@ -154,8 +154,9 @@ class Planner:
         tables: list[Table] = []
         if every is None:
             tables = [Table(singly(len(names), count)), *map(Table, self._segments())]
-            self._options.append(JOINED)
+        if len(tables) > 1:
             again = self._options.index(CHECKPOINTED)
+            self._options.append(JOINED)
             costs = [[*of, of[again]] for of in costs]
             operations.append(operations[again])
         steps = every or list(dict.fromkeys(chosen for table in tables for chosen in table.designs()))
