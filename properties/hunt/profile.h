@@ -31,7 +31,7 @@ struct KnownDivergence {
   /// Features, of which the case must have one. Empty: any case.
   FeatureSet any = {};
   /// Layers, of which the case must have one: kinds ("rrelu"), custom layers or their class
-  /// ("nn.GRU" for "nn.GRU.3"), or what they do: "stateful", "reads state", "draws", "draws
+  /// ("nn.GRU" for "nn.GRU.3", "nn.Conv*" for all that begin so), or what they do: "stateful", "reads state", "draws", "draws
   /// elsewhere", "draws behind a kept draw", "casts", "shares a cast". Empty: any case.
   std::vector<std::string> at = {};
   /// Where one of these layers must lie: lists of words, all of which are true of a segment around

@@ -113,6 +113,9 @@ bool is_named(std::string_view name, const Case& c, const Geometry& g, int layer
   const LayerSpec& l = c.layers[static_cast<std::size_t>(layer)];
   const bool trains = trains_in(l, c.protocol.train);
   if (l.layer != nullptr && (name == l.layer->name || name == l.layer->family())) return true;
+  if (l.layer != nullptr && name.ends_with('*')) {
+    return l.layer->name.starts_with(name.substr(0, name.size() - 1));
+  }
   if (l.layer == nullptr && name == to_string(l.kind)) return true;
   if (name == "stateful") {
     return trains && (l.layer != nullptr ? l.layer->state : layer_of(l).stateful);

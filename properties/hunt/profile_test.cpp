@@ -152,7 +152,10 @@ TEST_CASE("an entry about custom layers explains the cases that have one of them
   c.layers[0].kind = LayerKind::custom;
   c.layers[0].layer = declared("average: N C -> N C; state");
   CHECK(profile.explains(violation, c, {}) == 0);
+  entry.at = {"aver*"};
+  CHECK(Profile({entry}).explains(violation, c, {}) == 0);
   c.layers[0].layer = declared("other: N C -> N C; state");
+  CHECK_FALSE(Profile({entry}).explains(violation, c, {}));
   CHECK_FALSE(profile.explains(violation, c, {}));
 }
 

@@ -207,25 +207,6 @@ def test_what_is_not_searched_is_said():
     assert everything.not_searched == plan.not_searched[1:]
 
 
-@pytest.mark.parametrize(
-    ("checkpointed", "says"),
-    [
-        ("1111", 'activation_checkpoint.mode = "full"; in transformers: model.gradient_checkpointing_enable()'),
-        ("0101", 'mode = "selective", selective_ac_option = "2"'),
-        ("1010", "in transformers: model.activation_checkpointing_enable(every_n_layers=2)"),
-        ("1000", "every_n_layers=4"),
-        ("0110", ""),
-        ("0000", ""),
-    ],
-)
-def test_a_plan_that_others_can_be_told_is_written_in_their_words(checkpointed, says):
-    plan = planned(mlp(4), optimizer="sgd")
-    texts = ["stored", "checkpointed"]
-    plan.choices = {name: texts[int(c)] for name, c in zip(plan.choices, checkpointed, strict=True)}
-    written = plan.to_json()["written"]
-    assert says in written and bool(says) == bool(written)
-
-
 def tracked(model, x, plan):
     """The peak of a step with a plan, as PyTorch's MemTracker counts it. The optimizer has its states already."""
     optimizer = torch.optim.AdamW(model.parameters())

@@ -95,6 +95,25 @@ def test_steps_are_timed_in_turn_until_the_interval_is_narrow_or_time_is_spent()
     assert found.pairs == 1 and not found.is_sure
 
 
+@pytest.mark.parametrize(
+    ("checkpointed", "says"),
+    [
+        ("1111", 'activation_checkpoint.mode = "full"; in transformers: model.gradient_checkpointing_enable()'),
+        ("0101", 'mode = "selective", selective_ac_option = "2"'),
+        ("1010", "in transformers: model.activation_checkpointing_enable(every_n_layers=2)"),
+        ("1000", "every_n_layers=4"),
+        ("0110", ""),
+        ("0000", ""),
+    ],
+)
+def test_a_plan_that_others_can_be_told_is_written_in_their_words(checkpointed, says):
+    plan = planned(mlp(4), optimizer="sgd")
+    texts = ["stored", "checkpointed"]
+    plan.choices = {name: texts[int(c)] for name, c in zip(plan.choices, checkpointed, strict=True)}
+    written = plan.to_json()["written"]
+    assert says in written and bool(says) == bool(written)
+
+
 def test_what_people_do_without_a_plan_is_measured_beside_it_and_the_plan_within_its_bytes():
     blocks = [nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(4)]
     plan = plan_model(nn.Sequential(*blocks), torch.randn(64, 8), seconds=0, compared=True)

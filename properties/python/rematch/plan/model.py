@@ -45,9 +45,10 @@ def plan_model(
 
     Bytes and times are measured in training steps of the model, for each block as it is, checkpointed, and checkpointed
     with some results kept: those of matrix products, and those that take longest to recompute for their bytes. Each is
-    tried next to each choice for the block before it; neighbours in an nn.Sequential may be one segment. The peaks of all choices follow; the best choice is found
-    exactly, and then measured. On the CPU the storages of tensors are counted. So they are on fake
-    tensors, where costs are floating-point operations. On CUDA the allocator is asked. The model is left as it was.
+    tried next to each choice for the block before it; neighbours in an nn.Sequential may be one segment. The peaks of
+    all choices follow; the best choice is found exactly, and then measured. On the CPU the storages of tensors are
+    counted. So they are on fake tensors, where costs are floating-point operations. On CUDA the allocator is asked. The
+    model is left as it was.
 
     Args:
         args, kwargs: a batch.

@@ -1,6 +1,6 @@
 """The options for a block, and how a choice is put on a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from types import TracebackType
@@ -38,13 +38,26 @@ def may_join(model: nn.Module, before: str, name: str) -> bool:
     return type(sequence) is nn.Sequential and (before, name) in pairwise(parent + dot + c for c in sequence._modules)
 
 
+def joins(model: nn.Module, names: Sequence[str], called: Collection[str]) -> list[bool]:
+    """Returns for each block whether it may be in one segment with the block before it: if neither has hooks, which
+    would run twice, and their nn.Sequential is `called` in a step."""
+    found = [False]
+    for before, name in pairwise(names):
+        blocks = [model.get_submodule(n) for n in (before, name)]
+        parent = name.rpartition(".")[0]
+        is_called = parent in called and "forward" not in model.get_submodule(parent).__dict__
+        is_hooked = any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
+        found.append(is_called and not is_hooked and may_join(model, before, name))
+    return found
+
+
 def in_segments(sequence: nn.Sequential, lengths: Mapping[int, int], input: Any) -> Any:
     """Runs children in turn: from the number of a first one, as many in one segment as `lengths` says."""
-    at, children = 0, list(sequence)
-    while at < len(children):
+    at = 0
+    while at < len(sequence):
         end = at + lengths.get(at, 1)
-        run = partial(nn.Sequential.forward, children[at:end])
-        is_segment = end > at + 1 and torch.is_grad_enabled()
+        run = sequence[at:end].forward
+        is_segment = at in lengths and torch.is_grad_enabled()
         input = checkpoint(run, input, use_reentrant=False) if is_segment else run(input)
         at = end
     return input
@@ -77,7 +90,8 @@ def split(model: nn.Module, choices: Mapping[str, str]) -> tuple[dict[str, str],
 class Applied:
     """Checkpoints blocks of a model from now on, until remove() is called or a `with` block is left.
 
-    Blocks get another forward, or the nn.Sequential of blocks that are joined. Names of parameters stay as they are. Without grad mode, as in evaluation, a block runs as it is.
+    Blocks get another forward; where blocks are joined, their nn.Sequential gets one. Names of parameters stay as they
+    are. Without grad mode, as in evaluation, a block runs as it is.
     """
 
     def __init__(self, model: nn.Module, choices: Mapping[str, str], options: Mapping[str, Contexts | None]) -> None:

@@ -3,12 +3,11 @@
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Any
 
 from rematch.plan.choose import Choice, frontier, lowest
-from rematch.plan.options import CHECKPOINTED, JOINED, STORED, may_join
+from rematch.plan.options import CHECKPOINTED, JOINED, STORED, joins
 from rematch.plan.policies import ladder
 from rematch.plan.report import BlockKind, Plan, Point, outside
 from rematch.plan.step import Measured, Step
@@ -227,21 +226,6 @@ class Planner:
             took=time.monotonic() - self._begin,
         )
 
-    def _joins(self) -> list[bool]:
-        """Returns for each block whether it can be in one segment with the block before it."""
-        model, found = self._step.model, [False]
-        for before, name in pairwise(self._names):
-            parent = name.rpartition(".")[0]
-            hooked = (model.get_submodule(n) for n in (before, name))
-            found.append(
-                may_join(model, before, name)
-                and parent in self._plain.called
-                and "forward" not in model.get_submodule(parent).__dict__
-                # Hooks of a block that is checkpointed alone do not run again.
-                and not any(block._forward_hooks or block._forward_pre_hooks for block in hooked)
-            )
-        return found
-
     def _segments(self) -> list[list[Group]]:
         """Returns the blocks in groups that may be segments, for each length that seems worth it."""
         names = self._names
@@ -252,7 +236,9 @@ class Planner:
             Parts(self._measure([o] * len(names)).curve, singly(len(names), 1)).levels[0] for o in numbers
         )
         worth = self._plain.curve.peak // _WORTH
-        return in_groups(self._joins(), stored, inputs, worth, (*numbers, len(self._options)))
+        return in_groups(
+            joins(self._step.model, names, self._plain.called), stored, inputs, worth, (*numbers, len(self._options))
+        )
 
     def _usual(self, within: Callable[[int], Choice | None], best: Sequence[Choice]) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""
@@ -271,7 +257,9 @@ class Planner:
 
         for choice in best:
             note(self._choices(choice.options))
-        for name, choices in usual_choices(self._names, step.options, all(self._joins()[1:])):
+        for name, choices in usual_choices(
+            self._names, step.options, all(joins(step.model, self._names, self._plain.called)[1:])
+        ):
             try:
                 seen = note(choices)
             except Exception as error:

@@ -55,8 +55,8 @@ def singly(blocks: int, options: int) -> list[Group]:
 def in_groups(
     joins: Sequence[bool], stored: Sequence[int], inputs: Sequence[int], worth: int, options: tuple[int, int, int]
 ) -> list[list[Group]]:
-    """Returns blocks in groups that may be segments, for each of a few lengths that seem to save at least `worth` bytes:
-    inputs of blocks are kept no longer, and several blocks are live at once.
+    """Returns blocks in groups that may be segments, for each of a few lengths that seem to save more than `worth`
+    bytes: fewer inputs of blocks are kept, but all of a segment's blocks are live at once.
 
     Args:
         joins: for each block, whether it may be in one segment with the block before it.
