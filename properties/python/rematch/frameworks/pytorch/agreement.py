@@ -26,8 +26,17 @@ class Shown(Record):
         super().__init__()
         self.arrays: dict[tuple[str, int, int, int], tuple[np.ndarray | None, dict[str, Any]]] = {}
 
-    def observe(self, quantity: str, array: np.ndarray | None, **rest: Any) -> None:
-        place = quantity, rest.pop("step", 0), rest.pop("microbatch", 0), rest.pop("index", 0)
+    def observe(
+        self,
+        quantity: str,
+        array: np.ndarray | None,
+        *,
+        step: int = 0,
+        microbatch: int = 0,
+        index: int = 0,
+        **rest: Any,
+    ) -> None:
+        place = quantity, step, microbatch, index
         self.arrays[place] = (None if array is None else array.copy(), rest)
 
 
