@@ -1,6 +1,7 @@
 """Selective checkpointing as people write it: policies by operators of PyTorch, whatever layer runs them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 from zlib import crc32
 
@@ -41,6 +42,14 @@ def makes_values(op: Any) -> bool:
 
 def _chosen(number: int, op: Any) -> bool:
     return crc32(f"{number} {op}".encode()) % 2 == 1
+
+
+def _subset(number: int) -> Keeps:
+    return lambda op, arguments: makes_values(op) and _chosen(number, op)
+
+
+def _anything(number: int) -> Keeps:
+    return lambda op, arguments: _chosen(number, op)
 
 
 def _every_second(ops: Sequence[Any], others: Sequence[Any]) -> Keeps:
@@ -89,11 +98,8 @@ POLICIES: dict[str, tuple[Callable[[], Keeps], Answers]] = {
     "every second product": (lambda: _every_second(PRODUCTS, ATTENTION), _MUST),
     "products by shape": (lambda: _by_shape, _PREFER),
     "every second call": (_every_second_of_all, _BOOLS),
-    **{
-        f"subset {n}": (lambda n=n: lambda op, arguments: makes_values(op) and _chosen(n, op), (_MUST, _PREFER)[n % 2])
-        for n in range(10)
-    },
-    **{f"anything {n}": (lambda n=n: lambda op, arguments: _chosen(n, op), (_PREFER, _MUST)[n % 2]) for n in range(4)},
+    **{f"subset {n}": (partial(_subset, n), (_MUST, _PREFER)[n % 2]) for n in range(10)},
+    **{f"anything {n}": (partial(_anything, n), (_PREFER, _MUST)[n % 2]) for n in range(4)},
 }
 """The policies, each with what makes a fresh one. Subsets are of operators that make values and nothing
 else; those of anything may also draw, be views, or write to what another made."""
