@@ -9,11 +9,7 @@
 namespace rematch::golden {
 namespace {
 
-using testing::contains;
-using testing::Outcome;
-using testing::run_line;
-using testing::ScratchFolder;
-using testing::text_of;
+using namespace testing;
 
 namespace fs = std::filesystem;
 

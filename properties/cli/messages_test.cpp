@@ -18,12 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::check;
-using testing::contains;
-using testing::Outcome;
-using testing::run;
-using testing::run_line;
-using testing::ScratchFolder;
+using namespace testing;
 
 const std::string kProgram = "'" REMATCH_PROGRAM "'";
 

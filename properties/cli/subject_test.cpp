@@ -14,12 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using testing::check;
-using testing::contains;
-using testing::Outcome;
-using testing::run;
-using testing::ScratchFolder;
-using testing::text_of;
+using namespace testing;
 
 const std::string kServe = "'" REMATCH_PROGRAM " serve'";
 const std::string kServeFault = "'" REMATCH_PROGRAM " serve --subject engine:S1'";

@@ -31,8 +31,9 @@ struct KnownDivergence {
   /// Features, of which the case must have one. Empty: any case.
   FeatureSet any = {};
   /// Layers, of which the case must have one: kinds ("rrelu"), custom layers or their class
-  /// ("nn.GRU" for "nn.GRU.3", "nn.Conv*" for all that begin so), or what they do: "stateful", "reads state", "draws", "draws
-  /// elsewhere", "draws behind a kept draw", "casts", "shares a cast". Empty: any case.
+  /// ("nn.GRU" for "nn.GRU.3", "nn.Conv*" for all that begin so), or what they do: "stateful",
+  /// "reads state", "draws", "draws elsewhere", "draws behind a kept draw", "casts", "shares a
+  /// cast". Empty: any case.
   std::vector<std::string> at = {};
   /// Where one of these layers must lie: lists of words, all of which are true of a segment around
   /// it: "checkpointed", "reentrant", "non_reentrant", "early_stop", "selective", "fresh",

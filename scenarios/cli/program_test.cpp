@@ -10,13 +10,7 @@
 namespace rematch::scenarios {
 namespace {
 
-using testing::check;
-using testing::contains;
-using testing::Outcome;
-using testing::run_interrupted;
-using testing::run_line;
-using testing::ScratchFolder;
-using testing::text_of;
+using namespace testing;
 
 Outcome run(const std::string& arguments) {
   return run_line("'" REMATCH_PROGRAM "' scenario " + arguments);
