@@ -61,8 +61,8 @@ def plan_model(
         policies: functions for checkpoint(context_fn=), by name, to try instead of the one that keeps products.
         switch: called with the model and True or False, turns the model's own checkpointing on or off.
         seconds: the most that each of three rounds of times takes: steps of all options, of the plan, and of the other
-            choices in its table. A round ends sooner if each time is known to 3 points. On the CPU times are those that
-            the process computed.
+            choices in its table. A round ends sooner if each time is known to 3 points. On the CPU all seconds are
+            those that the process computed, so that other load takes none of them.
         compared: measure what people do without a plan as well, and the plans within the same bytes: every block, each
             second, third and fourth one, checkpoint_sequential(), products kept, torch.compile() with an
             activation_memory_budget. It takes two more rounds of times.

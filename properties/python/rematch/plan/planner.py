@@ -221,7 +221,7 @@ class Planner:
             not_searched=outside(self._plain, names),
             differs=differs,
             notes=self._notes,
-            usual=self._usual(within, frontier(within, max(1, saved // _MOST_COMPARED))) if compared else [],
+            usual=self._usual(within, frontier(within, max(1, saved // _MOST_COMPARED)), costs) if compared else [],
             step=self._step,
             took=time.monotonic() - self._begin,
         )
@@ -240,28 +240,26 @@ class Planner:
             joins(self._step.model, names, self._plain.called), stored, inputs, worth, (*numbers, len(self._options))
         )
 
-    def _usual(self, within: Callable[[int], Choice | None], best: Sequence[Choice]) -> list[Usual]:
+    def _usual(
+        self, within: Callable[[int], Choice | None], best: Sequence[Choice], costs: Sequence[Sequence[int]]
+    ) -> list[Usual]:
         """Measures what people do without a plan, and for each the plan within its bytes."""
         step = self._step
         if step.is_fake:
             self._notes.append("on fake tensors nothing is timed, and so nothing is compared")
             return []
         rows, planned, timers, compiled, slower = [], [], [], [], []
-        held: list[tuple[int, int, Mapping[str, str]]] = []  # Operations that are recomputed, bytes held.
-
-        def note(choices: Mapping[str, str]) -> Measured:
-            self._tell()
-            seen = step.bytes_of(choices)
-            held.append((sum(seen.curve.operations.values()), seen.held, choices))
-            return seen
-
+        # What a step costs, by the costs of its choices, and the bytes that it holds.
+        held = [(_sum(costs, key), seen.held, self._choices(key)) for key, seen in self._steps.items()]
         for choice in best:
-            note(self._choices(choice.options))
+            self._tell()
+            held.append((choice.cost, self._measure(choice.options).held, self._choices(choice.options)))
         for name, choices in usual_choices(
             self._names, step.options, all(joins(step.model, self._names, self._plain.called)[1:])
         ):
             try:
-                seen = note(choices)
+                self._tell()
+                seen = step.bytes_of(choices)
             except Exception as error:
                 self._notes.append(f"{name} is not compared: {' '.join(str(error).split())[:160]}")
                 continue
@@ -278,7 +276,7 @@ class Planner:
                 compiled.append(self._timer({}, call=call))
                 if len(compiled) > 1:
                     rows.append((name, None, saved.bytes))
-                    fits = [(operations, choices) for operations, count, choices in held if count <= saved.bytes]
+                    fits = [(cost, choices) for cost, count, choices in held if count <= saved.bytes]
                     planned.append(min(fits, key=lambda fit: fit[0])[1] if fits else None)
             slower = compare(compiled[0], compiled[1:], self._until())
         except Exception as error:
@@ -402,8 +400,8 @@ class Planner:
 
     def _until(self) -> Callable[[], bool]:
         """Returns whether the time for a round of times is spent."""
-        end = time.monotonic() + self._seconds
-        return lambda: time.monotonic() > end
+        end = self._step.now() + self._seconds
+        return lambda: self._step.now() > end
 
     def _operations(self, option: int) -> dict[str, float]:
         """Returns what an option recomputes of each block, in operations."""

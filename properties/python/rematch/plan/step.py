@@ -90,7 +90,7 @@ class Step:
 
     def times_of(self, choices: Mapping[str, str]) -> Measured:
         """Runs a step and takes the times of its blocks; counts no bytes."""
-        return self._run(choices, lambda: _Times(self.blocks, self._now), threads=1)
+        return self._run(choices, lambda: _Times(self.blocks, self.now), threads=1)
 
     def seconds_of(self, choices: Mapping[str, str], call: Callable[..., Any] | None = None) -> float:
         """Runs a step that nothing watches, with `call` in place of the model, if given. On the CPU it runs on one
@@ -99,7 +99,7 @@ class Step:
 
     def operators_of(self, choices: Mapping[str, str]) -> Measured:
         """Runs a step and notes which operators recomputations run, their bytes and their times."""
-        return self._run(choices, lambda: _Operators(self.blocks, self._now), threads=1)
+        return self._run(choices, lambda: _Operators(self.blocks, self.now), threads=1)
 
     def _run(
         self,
@@ -141,7 +141,7 @@ class Step:
     def _once(
         self, call: Callable[..., Any], args: Any, kwargs: Any, optimizer: Any, seen: Measured, meter: Meter | None
     ) -> None:
-        begin = self._now()
+        begin = self.now()
         returned = call(*args, **kwargs)
         loss = self.target.loss_of(returned, weigh=False)
         if loss is None:
@@ -162,7 +162,7 @@ class Step:
             meter.mark(END)
         if optimizer is not None:
             optimizer.step()
-        seen.seconds = self._now() - begin
+        seen.seconds = self.now() - begin
 
     def _given(self, meter: Meter, args: Any, kwargs: Any, optimizer: Any) -> None:
         model = self.model
@@ -185,7 +185,8 @@ class Step:
             for parameter, value in zip(trained, kept, strict=True):
                 parameter.copy_(value)
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Returns a time in seconds: on the CPU that of the process, which other load does not use up."""
         if self._device.type == "cpu":
             return time.process_time()
         if self.by_allocator:
@@ -298,7 +299,7 @@ class _Times(_Blocks):
 
     def __init__(self, blocks: Sequence[str], now: Callable[[], float]) -> None:
         super().__init__(blocks)
-        self._now = now
+        self.now = now
         self._of: dict[int, int] = {}
         """The execution in which each region began."""
         self._begun = 0.0
@@ -307,22 +308,22 @@ class _Times(_Blocks):
 
     def block_begins(self, number: int) -> None:
         self.seen.again.append(0.0)
-        self._begun = self._now()
+        self._begun = self.now()
 
     def block_ends(self, number: int, returned: Any) -> None:
-        self.seen.forward.append(self._now() - self._begun)
+        self.seen.forward.append(self.now() - self._begun)
 
     def begins(self, execution: Execution) -> None:
         if not execution.recomputes:
             self._of[execution.region.number] = max(0, len(self.seen.executions) - 1)
         elif self._outermost is None:
-            self._outermost, execution.notes = execution, self._now()
+            self._outermost, execution.notes = execution, self.now()
 
     def ends(self, execution: Execution) -> None:
         if execution is self._outermost:
             self._outermost = None
             if (number := self._of.get(execution.region.number)) is not None:
-                self.seen.again[number] += self._now() - execution.notes
+                self.seen.again[number] += self.now() - execution.notes
 
 
 class _Operators(_Times):
@@ -338,10 +339,10 @@ class _Operators(_Times):
         """The operator that made a storage, of those of this recomputation."""
 
     def before(self, op: Operator) -> None:
-        op.notes = self._now()
+        op.notes = self.now()
 
     def after(self, op: Operator) -> None:
-        seconds = self._now() - op.notes
+        seconds = self.now() - op.notes
         if self._outermost is None or (number := self._of.get(self._outermost.region.number)) is None:
             return
         ran = self.seen.ran[number]
