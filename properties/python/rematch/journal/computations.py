@@ -14,14 +14,15 @@ from rematch.journal import regions
 from rematch.journal.fingerprint import Fingerprints, flattened
 from rematch.journal.operators import Operator, OperatorsAroundCompiled, Reader
 
-_PLAIN = {Tensor, nn.Parameter, nn.Buffer}
+PLAIN = {Tensor, nn.Parameter, nn.Buffer}
+"""Classes of tensors that are nothing but memory."""
 _SKIPPED = tuple(
     f"aten::{name}" for name in ("empty", "new_empty", "resize", "detach", "lift", "_to_copy", "clone", "_unsafe_view")
 )
 """These operators make no values yet, or no other values; a forward finds some of its casts in autocast's cache."""
 _ALL = 1 << 30
 _FIRST = ("attention", "rnn", "batch_norm")
-"""The other results of these operators may be reserved space, which holds anything."""
+"""Operators that reserve space."""
 
 
 class Entry(NamedTuple):
@@ -39,13 +40,14 @@ class Entry(NamedTuple):
 
 @dataclass(eq=False)
 class Noted:
-    """A fingerprint of a tensor, and the elements that are kept: all of them, or some at equal distances."""
+    """The elements that are kept of a tensor, all of them or some at equal distances, and words that have its
+    fingerprint, which is taken together with others when the region is over."""
 
     entry: Entry
-    print: Tensor | None
-    """If all elements are kept, the fingerprint is taken together with others when the region is over."""
+    words: Tensor | None
     kept: Tensor
     stride: int
+    print: Tensor | None = None
 
 
 @dataclass(eq=False)
@@ -68,7 +70,7 @@ class Computation:
 
     def take(self, modules: "Modules", arguments: Any) -> None:
         """Names the tensors among the region's arguments."""
-        for number, t in enumerate(t for t in tree_leaves(arguments) if type(t) in _PLAIN):
+        for number, t in enumerate(t for t in tree_leaves(arguments) if type(t) in PLAIN):
             if t.layout == torch.strided:
                 name = f"argument {number} of the checkpoint"
                 self.names[t.data_ptr()] = modules.states.get(t.data_ptr(), name)
@@ -77,9 +79,9 @@ class Computation:
         """Puts the fingerprints of results, states and written buffers together, in this order."""
         self.wrote = {name: fingerprints.of(flattened(t)) for name, t in self.buffers.items()}
         noted = [*self.results, *self.reads.values()]
-        later = [n for n in noted if n.print is None]
-        for n, taken in zip(later, fingerprints.of_all([n.kept for n in later]), strict=True):
-            n.print = taken
+        later = [n for n in noted if n.words is not None]
+        for n, taken in zip(later, fingerprints.of_all([n.words for n in later]), strict=True):
+            n.print, n.words = taken, None
         prints = [n.print for n in noted if n.print is not None] + list(self.wrote.values())
         if prints:
             device = next((p.device for p in prints if p.device.type != "cpu"), prints[0].device)
@@ -98,7 +100,7 @@ class Modules:
         self.states: dict[int, str] = {}
         self.buffers = {name for name, _ in model.named_buffers()}
         for name, t in (*model.named_parameters(), *model.named_buffers()):
-            if type(t) in _PLAIN and t.layout == torch.strided:
+            if type(t) in PLAIN and t.layout == torch.strided:
                 self.states.setdefault(t.data_ptr(), name)
 
     def at(self, frame: FrameType | None, around: str | None) -> tuple[str, nn.Module | None] | None:
@@ -130,7 +132,7 @@ class Modules:
         if place not in self.states and module is not None:
             # FSDP puts others in their place while a module runs.
             for own, p in (*module.named_parameters(), *module.named_buffers()):
-                if type(p) in _PLAIN and p.data_ptr() == place:
+                if type(p) in PLAIN and p.data_ptr() == place:
                     return f"{name}.{own}" if name else own
         return self.states.get(place, "")
 
@@ -149,8 +151,6 @@ class Modules:
 class Computations(Reader):
     """Notes what operators compute for all executions under way in one thread; tells `unseen` what it cannot see."""
 
-    _known: dict[Any, tuple[str, int, bool]] = {}
-
     def __init__(self, fingerprints: Fingerprints, keep: int, unseen: Callable[[str], None]) -> None:
         self.executions: list[Computation] = []
         self.modules: Any = None
@@ -161,22 +161,24 @@ class Computations(Reader):
         self._unseen(f"{what}: {regions.why(error)}")
 
     def before(self, op: Operator) -> None:
+        known = known_of(op.func)
+        if known.is_view and self._has_seen(op.args[0]):
+            return
         place = self.modules.at(sys._getframe(), self.executions[-1].around)
         if place is not None:
-            known = self._known.get(op.func)
-            if known is None:
-                known = self._known[op.func] = _known(op.func)
             op.notes = place, known
-            self._read(known[0], place, op.taken())
+            self._read(known.text, place, op.taken())
 
     def after(self, op: Operator) -> None:
         if op.notes is not None:
-            place, (text, results, draws) = op.notes
-            self._made(text, place, results, draws, op.made())
+            self._made(*op.notes, op.made())
+
+    def _has_seen(self, t: Any) -> bool:
+        return type(t) in PLAIN and all(t.data_ptr() in execution.names for execution in self.executions)
 
     def _read(self, text: str, place: tuple[str, nn.Module | None], tensors: Iterable[Tensor]) -> None:
         for t in tensors:
-            if type(t) not in _PLAIN:
+            if type(t) not in PLAIN:
                 continue
             begins = t.data_ptr()
             for execution in self.executions:
@@ -189,17 +191,16 @@ class Computations(Reader):
                     if name in self.modules.buffers:
                         execution.buffers[name] = t
 
-    def _made(self, text: str, place: Any, results: int, draws: bool, tensors: Iterable[Tensor]) -> None:
+    def _made(self, place: Any, known: "Known", tensors: Iterable[Tensor]) -> None:
         for number, t in enumerate(tensors):
-            if type(t) not in _PLAIN:
-                self._unseen(f"tensors of the class {type(t).__name__}, as {text} makes them")
+            if type(t) not in PLAIN:
+                self._unseen(f"tensors of the class {type(t).__name__}, as {known.text} makes them")
                 continue
             begins = t.data_ptr()
             for execution in self.executions:
                 execution.names.setdefault(begins, "")
-            if number < results:
-                exact = t.device.type == "cpu"
-                noted = self._note(Entry(place[0], text, number, t.shape, t.dtype, draws, exact), t)
+            if number < known.results:
+                noted = self._note(Entry(place[0], known.text, number, t.shape, t.dtype, known.draws, t.is_cpu), t)
                 for execution in self.executions:
                     execution.results.append(noted)
 
@@ -207,17 +208,37 @@ class Computations(Reader):
         with torch._C._DisableTorchDispatch():
             flat = flattened(t)
             stride = max(1, -(-flat.numel() * flat.element_size() // self._keep))
-            if stride == 1:
-                return Noted(entry, None, flat.clone(), 1)
-            return Noted(entry, self._fingerprints.of(flat), flat[::stride].clone(), stride)
+            kept = flat[::stride].clone()
+            words = self._fingerprints.shortened(kept if stride == 1 else flat)
+            return Noted(entry, words.clone() if words.data_ptr() == flat.data_ptr() else words, kept, stride)
 
 
-def _known(func: Any) -> tuple[str, int, bool]:
-    """Returns an operator's name, how many results are values that it computed, and whether it draws random numbers."""
+class Known(NamedTuple):
+    """What is known of an operator."""
+
+    text: str
+    results: int
+    """How many of its results are values that it computed."""
+    draws: bool
+    """Whether it draws random numbers."""
+    is_view: bool
+    reserves: bool
+    """Whether its other results than the first may be reserved space, which holds anything."""
+
+
+_known: dict[Any, Known] = {}
+
+
+def known_of(func: Any) -> Known:
+    """Returns what is known of an operator."""
+    known = _known.get(func)
+    if known is not None:
+        return known
     schema = getattr(func, "_schema", None)
     if schema is None:
-        return str(func), _ALL, False
-    results = 0 if func.is_view or schema.name.startswith(_SKIPPED) else _ALL
-    if any(name in schema.name for name in _FIRST):
-        results = min(results, 1)
-    return str(func).removesuffix(".default"), results, torch.Tag.nondeterministic_seeded in func.tags
+        return Known(str(func), _ALL, False, False, False)
+    reserves = any(name in schema.name for name in _FIRST) and "backward" not in schema.name
+    results = 0 if func.is_view or schema.name.startswith(_SKIPPED) else 1 if reserves else _ALL
+    draws = torch.Tag.nondeterministic_seeded in func.tags
+    _known[func] = known = Known(str(func).removesuffix(".default"), results, draws, func.is_view, reserves)
+    return known

@@ -7,16 +7,17 @@ from torch import Tensor
 
 COLUMNS = 1024
 """The number of words in a row: long tensors are laid out in rows."""
-SHORT = 8 * COLUMNS
+SHORT = 2 * COLUMNS
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Fingerprints:
     """Computes fingerprints. One is the sum of a tensor's words modulo 2^64, each times an odd weight for its position.
 
-    A long tensor is summed by rows and by columns first, and these sums are taken as words: that reads the tensor
-    twice, and needs no second tensor of its size. A single changed element is always seen. Elements are read in order,
-    so layout and storage do not matter. -0 differs from 0, and a NaN is compared by its bits.
+    Rows of a long tensor are summed in this way first, and these sums are taken as words. Devices whose libraries have
+    no products of integers sum rows and columns instead. Neither needs a second tensor of its size. A single changed
+    element is always seen. Elements are read in order, so layout and storage do not matter. -0 differs from 0, and a
+    NaN is compared by its bits.
     """
 
     def __init__(self) -> None:
@@ -25,23 +26,29 @@ class Fingerprints:
 
     def of(self, flat: Tensor) -> Tensor:
         """Returns the fingerprint of `flat`, which flattened() has made: an int64 without dimensions on its device."""
+        words = self.shortened(flat)
+        return (words * self._for(flat.device, words.numel())).sum()
+
+    def shortened(self, flat: Tensor) -> Tensor:
+        """Returns words that have the fingerprint of `flat`, at most SHORT of them; they may be part of `flat`."""
         words = _words(flat)
         while words.numel() > SHORT:
             rows = words.numel() // COLUMNS
-            grid = words[: rows * COLUMNS].view(rows, COLUMNS)
-            words = torch.cat((grid.sum(0), grid.sum(1), words[rows * COLUMNS :].to(torch.int64)))
-        return (words * self._for(flat.device, words.numel())).sum()
+            grid, rest = words[: rows * COLUMNS].view(rows, COLUMNS), words[rows * COLUMNS :].to(torch.int64)
+            if words.is_cpu:
+                sums = (grid.to(torch.int64) @ self._for(flat.device, COLUMNS),)
+            else:
+                sums = grid.sum(0), grid.sum(1)
+            words = torch.cat((*sums, rest))
+        return words
 
     def of_all(self, flats: list[Tensor]) -> list[Tensor]:
-        """Returns the fingerprints of many tensors, as of() does: those of short ones of one length at once."""
+        """Returns the fingerprints of many tensors, as of() does: those that have as many words at once."""
         found: list[Tensor | None] = [None] * len(flats)
         alike: dict[tuple[torch.device, torch.dtype, int], list[tuple[int, Tensor]]] = defaultdict(list)
         for i, flat in enumerate(flats):
-            words = _words(flat)
-            if words.numel() > SHORT:
-                found[i] = self.of(flat)
-            else:
-                alike[words.device, words.dtype, words.numel()].append((i, words))
+            words = self.shortened(flat)
+            alike[words.device, words.dtype, words.numel()].append((i, words))
         for (device, _, count), those in alike.items():
             sums = (torch.stack([words for _, words in those]) * self._for(device, count)).sum(1)
             for (i, _), one in zip(those, sums.unbind(), strict=True):
