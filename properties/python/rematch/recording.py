@@ -14,7 +14,8 @@ from rematch.journal.computations import Computation
 from rematch.journal.file import NoJournal, Reading, Writer
 from rematch.journal.regions import Region
 from rematch.safe.causes.journals import cause_of
-from rematch.watching import Finding, Watch, rank
+from rematch.finding import Finding, rank
+from rematch.watching import Watch
 
 
 @dataclass
@@ -77,7 +78,7 @@ class _Recording(Watch):
     """A watch that writes down what it would compare, and compares nothing."""
 
     def __init__(self, model: nn.Module, writer: Writer, keep_bytes: int) -> None:
-        super().__init__(model, 1, lambda finding: None, keep_bytes)
+        super().__init__(model, 1, lambda finding: None, keep_bytes, 0)
         self._writer = writer
 
     def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:

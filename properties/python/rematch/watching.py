@@ -5,17 +5,20 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from rematch.journal.comparison import Comparison, Difference, compare
-from rematch.journal.computations import Computation, Computations, Entry, Modules
+from rematch.finding import Finding, rank
+from rematch.journal.comparison import Comparison, compare
+from rematch.journal.computations import Computation, Computations, Modules
 from rematch.journal.fingerprint import Fingerprints
 from rematch.journal.regions import Region, Regions, told, why
+from rematch.rotation import Rotation
 
+_SHARE = 4
+"""Which part of the regions a watched step looks at: each fourth one, after a first step that looks at all."""
 _COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
 """Whether compiled code stays compiled when a mode is entered: of the releases that were tried, in 2.15, not in 2.9."""
 
@@ -32,43 +35,6 @@ class RecomputationDiffers(RuntimeError):
         self.finding = finding
 
 
-@dataclass
-class Finding:
-    """What differed at one place. It is noted once, however often it differs there again."""
-
-    step: int
-    """The first step in which it differs from its forward; steps count from 1."""
-    rank: int | None
-    """The rank in torch.distributed; None if that is not used."""
-    module: str
-    operator: str
-    """The operator that differs first, and the module in which it ran."""
-    element: int | None
-    """The first element that differs, if it is known."""
-    comparison: Comparison
-    times: int = 1
-
-    @classmethod
-    def of(cls, comparison: Comparison, step: int, rank: int | None) -> "Finding":
-        """Returns the finding of a comparison in which something differs."""
-        leading = comparison.first or comparison.astray or comparison.states[0]
-        element = leading.element if isinstance(leading, Difference) else None
-        return cls(step, rank, leading.module, leading.operator, element, comparison)
-
-    def added_to(self, findings: "list[Finding]") -> "Finding | None":
-        """Adds the finding to `findings`; if one of the same place is there, counts that one up and returns it."""
-        known = next((f for f in findings if (f.module, f.operator) == (self.module, self.operator)), None)
-        if known is None:
-            findings.append(self)
-        else:
-            known.times += 1
-        return known
-
-    def __str__(self) -> str:
-        where = f"step {self.step}" + ("" if self.rank is None else f", rank {self.rank}")
-        return f"rematch.watch, {where}: {_text(self.comparison)}"
-
-
 class Watch(Regions):
     """What rematch.watch() returns. `findings` are those of this process; `compared` counts recomputations, and
     `rounded` those in which a result was off by rounding that was not reported; `regions` counts the calls of
@@ -80,10 +46,12 @@ class Watch(Regions):
         every: int,
         on_difference: Literal["warn", "raise"] | Callable[[Finding], Any],
         keep_bytes: int,
+        turns: int,
     ) -> None:
         super().__init__()
-        if every < 1 or keep_bytes < 8:
-            raise ValueError(f"every must be at least 1 and keep_bytes at least 8, not {every} and {keep_bytes}")
+        if every < 1 or keep_bytes < 8 or turns < 0:
+            least = "every must be at least 1, keep_bytes at least 8, and turns at least 0"
+            raise ValueError(f"{least}, not {every}, {keep_bytes} and {turns}")
         if on_difference not in ("warn", "raise") and not callable(on_difference):
             raise ValueError(f"on_difference must be 'warn', 'raise' or a function, not {on_difference!r}")
         self.every = every
@@ -96,7 +64,9 @@ class Watch(Regions):
         self._lock = threading.Lock()
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
-        self.regions = self._counted = 0
+        self.regions = self._counted = self._usual = 0
+        self._all = True
+        """Whether the watched step looks at all regions."""
         self._first: set[str] = set()
         """Modules with which a region began in a watched forward."""
         self._inside: set[str] = set()
@@ -104,6 +74,7 @@ class Watch(Regions):
         self._ran: dict[str, Any] = {}
         """For modules in `_first`, whether each runs in this forward, as a hook notes."""
         self._modes: dict[int, Computations] = {}
+        self.rotation = Rotation(turns, self._found, self._failed) if turns else None
         if _compiled(model):
             self._unseen("the whole model, because it is compiled")
             self._hooks = []
@@ -119,6 +90,7 @@ class Watch(Regions):
             hook.remove()
         self._hooks, self._modules = [], None
         self._leave()
+        self._end_step()
 
     def __enter__(self) -> "Watch":
         return self
@@ -127,7 +99,10 @@ class Watch(Regions):
         self.remove()
 
     def _enter(self, model: nn.Module) -> None:
-        if torch.compiler.is_compiling() or not model.training or not torch.is_grad_enabled():
+        if torch.compiler.is_compiling():
+            return
+        self._end_step()
+        if not model.training or not torch.is_grad_enabled():
             return
         self.steps += 1
         if self.steps % self.every == 0:
@@ -136,7 +111,7 @@ class Watch(Regions):
 
     def _begin_step(self, model: nn.Module) -> None:
         if self.steps_watched and not self.count:
-            self._unseen("any call of checkpoint() in a forward of the model; nothing is compared")
+            self._unseen("any call of checkpoint() in a forward of the model; no recomputation is compared")
         compiled = [name for name, module in model.named_modules() if _compiled(module)]
         if compiled:
             named = f"({', '.join(compiled[:3])}{', ...' if compiled[3:] else ''})"
@@ -148,14 +123,27 @@ class Watch(Regions):
         self._forward, self._counted, self._inside = True, self.count, set()
         hooked = [(name, m) for name, m in model.named_modules() if name in self._first]
         self._ran = {name: _Ran(module) for name, module in hooked}
+        # Where a region was left out, or a new one came, all are looked at once more.
+        self._all = self.rotation is None or self.rotation.is_first or self.regions != self._usual
+        self._usual = self.regions
         self._listen()
+        if self.rotation is not None and not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+            self.rotation.begin(model, self._modules, self.steps)
+
+    def _end_step(self) -> None:
+        for finding in self.rotation.over() if self.rotation is not None else ():
+            if self._on_difference == "warn":
+                warnings.warn(str(finding), WatchWarning, stacklevel=2)
 
     def _leave(self, *_: Any) -> None:
         if self._forward:
             self._forward = False
             self._listen(-1)
             self.regions, before = self.count - self._counted, self.regions
+            if sys.exc_info()[0] is not None:
+                self._end_step()
             outside = sorted(name for name, ran in self._ran.items() if ran.over() and name not in self._inside)
+            outside = outside if self._all else []
             if sys.exc_info()[0] is None and (outside or (before and not self.regions)):
                 self._first -= set(outside)
                 names = f" around {', '.join(outside[:3])}{', ...' if outside[3:] else ''}" if outside else ""
@@ -177,7 +165,7 @@ class Watch(Regions):
 
     def begin(self, region: Region, recomputes: bool) -> Any:
         """Begins to note what runs, if this is a forward, or the recomputation of a noted one."""
-        if self._modules is None or (region.memory is None if recomputes else self._ignores(region)):
+        if self._modules is None or (region.memory is None if recomputes else not self._has_turn(region)):
             return None
         modules, forward, step = region.memory if recomputes else (self._modules, None, self.steps)
         try:
@@ -235,16 +223,26 @@ class Watch(Regions):
         self.rounded += comparison.rounded
         return comparison
 
-    @staticmethod
-    def _ignores(region: Region) -> bool:
-        """Whether a forward is ignored: no backward can follow it, or a CUDA graph captures it."""
+    def _has_turn(self, region: Region) -> bool:
+        """Whether a forward is noted: not if no backward can follow it, or if a CUDA graph captures it."""
         if not region.reentrant and not torch.is_grad_enabled():
-            return True
-        return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+            return False
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            return False
+        return self._all or (self.count - self._counted) % _SHARE == self.steps_watched % _SHARE
 
     def _tell(self, comparison: Comparison, step: int) -> None:
-        finding = Finding.of(comparison, step, rank())
+        self._found(Finding.of(comparison, step, rank()))
+
+    def _failed(self, what: str, error: Exception) -> None:
+        if isinstance(error, RecomputationDiffers) or self._on_difference not in ("warn", "raise"):
+            raise error
+        self._unseen(f"{what}: {why(error)}")
+
+    def _found(self, finding: Finding) -> None:
         known = finding.added_to(self.findings)
+        if known is None and self.rotation is not None and finding.is_open:
+            self.rotation.suspect(finding)
         if self._on_difference == "raise":
             raise RecomputationDiffers(finding)
         if self._on_difference != "warn":
@@ -292,8 +290,10 @@ def watch(
     every: int = 100,
     on_difference: Literal["warn", "raise"] | Callable[[Finding], Any] = "warn",
     keep_bytes: int = 1 << 16,
+    turns: int = 16,
 ) -> Watch:
-    """Compares recomputations of torch.utils.checkpoint with their forwards, in each `every`-th training step.
+    """Compares recomputations of torch.utils.checkpoint with their forwards, in each `every`-th training step, and runs
+    a part of the step's operators twice.
 
         watch = rematch.watch(model)
         for batch in batches:
@@ -304,6 +304,10 @@ def watch(
     gets a fingerprint on its device. The recomputation of the region, as far as it goes, is compared with these. The
     numbers of the step stay what they are.
 
+    Beside that, about one in `turns` of all operators of the step runs again on the same tensors and random numbers, of
+    the backward, the loss and the optimizer as well: after `turns` watched steps, and a first one that counts, each ran
+    twice. Where bits differ, further executions tell one that was wrong from an operator that is not deterministic.
+
     Args:
         every: watches each `every`-th step.
         on_difference: "warn" warns once for each operator in each module, "raise" raises RecomputationDiffers out of
@@ -313,34 +317,7 @@ def watch(
     Where operators may add in any order, and in reentrant forwards, results that are off by at most 8 units in the last
     place of their largest element are only counted, in `rounded`. Raises ValueError for an unknown option.
     """
-    return Watch(model, every, on_difference, keep_bytes)
-
-
-def _text(comparison: Comparison) -> str:
-    lines = []
-    first, states = comparison.first, list(comparison.states)
-    if first is not None:
-        lines.append(f"{_at(first)} differs in the recomputation: {first.values}")
-        if first.draws:
-            lines.append("it draws random numbers: with preserve_rng_state=False, or from a generator of its own?")
-    elif comparison.astray is not None:
-        lines.append(f"{_at(comparison.astray)} runs in the recomputation only")
-    else:
-        lines.append(f"{_at(states[0])} reads a changed {_state(states.pop(0), comparison)}")
-    lines += [f"{state.module or 'the model'} reads a changed {_state(state, comparison)}" for state in states]
-    if comparison.route is not None:
-        lines.append(f"then {_at(comparison.route)} differs: {comparison.route.values}")
-    return "\n  ".join(lines)
-
-
-def _state(state: Difference, comparison: Comparison) -> str:
-    twice = state.name in comparison.advanced
-    why = "the forward itself writes it, so it is written twice" if twice else "it was written since"
-    return f"{state.name} in the recomputation: {state.values}; {why}"
-
-
-def _at(found: Difference | Entry) -> str:
-    return f"{found.module or 'the model'}: {found.operator}"
+    return Watch(model, every, on_difference, keep_bytes, turns)
 
 
 def _compiled(module: nn.Module) -> bool:
@@ -348,9 +325,3 @@ def _compiled(module: nn.Module) -> bool:
     if getattr(module, "_compiled_call_impl", None) is not None:
         return True
     return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
-
-
-def rank() -> int | None:
-    """Returns the rank in torch.distributed; None if that is not used."""
-    group = torch.distributed
-    return group.get_rank() if group.is_available() and group.is_initialized() else None

@@ -1,0 +1,143 @@
+"""Tells in which phase a training step is, though nothing but the model is known, and enters a mode for one phase."""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.utils._python_dispatch as dispatch
+from torch import nn
+from torch.autograd import graph
+from torch.optim import optimizer as of_optimizers
+
+from rematch.journal.journal import BACKWARD, FORWARD
+from rematch.journal.operators import Operators
+
+BETWEEN, OPTIMIZER = "between the backward and the next forward", "optimizer"
+"""Phases of a step beside FORWARD, which includes the loss, and BACKWARD, which includes recomputations; clipping is
+BETWEEN."""
+
+
+class Phases:
+    """The phases of one step: it begins with the forward of a model, and is over when over() is called."""
+
+    _begun: list["Phases"] = []
+    _patched = ExitStack()
+
+    def __init__(self, model: nn.Module, changed: Callable[[str], None]) -> None:
+        """`changed` is told of each phase that begins; "" is a time that is not part of the step."""
+        self.model, self.first_node = model, torch.autograd._get_sequence_nr()
+        self.optimizer: torch.optim.Optimizer | None = None
+        """The optimizer of the model's that stepped last. From then on, only further ones of them belong to the step."""
+        self._phase, self._changed, self._thread = "", changed, threading.get_ident()
+
+    def begin(self) -> None:
+        """A step begins, with the forward of the model."""
+        if not self._begun:
+            run = partial(_run_backward, graph._engine_run_backward)
+            for place in (graph, torch.autograd):
+                self._patched.enter_context(mock.patch.object(place, "_engine_run_backward", run))
+            for hook in (
+                of_optimizers.register_optimizer_step_pre_hook(partial(_tell_all, Phases._steps)),
+                of_optimizers.register_optimizer_step_post_hook(partial(_tell_all, Phases._has_stepped)),
+            ):
+                self._patched.callback(hook.remove)
+        self._begun.append(self)
+        self._to(FORWARD)
+
+    def over(self) -> None:
+        """The step is over."""
+        self._to("")
+        self._begun.remove(self)
+        if not self._begun:
+            self._patched.close()
+
+    def runs_backward(self, begins: bool) -> None:
+        """A backward begins, or is over."""
+        if self._phase and self.optimizer is None:
+            self._to(BACKWARD if begins else BETWEEN)
+
+    def _to(self, phase: str) -> None:
+        self._phase = phase
+        self._changed(phase)
+
+    def _steps(self, optimizer: torch.optim.Optimizer) -> None:
+        own = {id(p) for p in self.model.parameters()}
+        if any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+            self.optimizer = optimizer
+            self._to(OPTIMIZER)
+        else:
+            self._changed("")
+
+    def _has_stepped(self, optimizer: torch.optim.Optimizer) -> None:
+        self._changed(BETWEEN if self.optimizer is None else "")
+
+    @classmethod
+    def of_this_thread(cls) -> list["Phases"]:
+        """Returns those steps that began in this thread."""
+        return [phases for phases in cls._begun if phases._thread == threading.get_ident()]
+
+
+def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    # A backward within a backward, as of the reentrant variant, is part of it.
+    told = [] if torch._C._current_graph_task_id() >= 0 else Phases.of_this_thread()
+    for phases in told:
+        phases.runs_backward(True)
+    try:
+        return real(*args, **kwargs)
+    finally:
+        for phases in told:
+            phases.runs_backward(False)
+
+
+def _tell_all(method: Callable[..., None], optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    for phases in Phases.of_this_thread():
+        method(phases, optimizer)
+
+
+class Lasting:
+    """A mode that is entered here and left there, whatever other modes are entered and left in between.
+
+    Where another mode ends while this one is above it, PyTorch would take this one off in its place.
+    """
+
+    _on: list[Operators] = []
+    _patched = ExitStack()
+
+    def __init__(self, mode: Operators) -> None:
+        self._mode = mode
+
+    def enter(self) -> None:
+        """Enters the mode, as the innermost one."""
+        if not self._on:
+            self._patched.enter_context(mock.patch.object(dispatch, "_pop_mode", partial(_popped, dispatch._pop_mode)))
+        self._on.append(self._mode)
+        # Flags that compilers read are nested as modes are: they are left alone.
+        dispatch._push_mode(self._mode)
+
+    def leave(self) -> None:
+        """Leaves the mode, wherever it is."""
+        self._on.remove(self._mode)
+        if not self._on:
+            self._patched.close()
+        above = []
+        for _ in range(len(dispatch._get_current_dispatch_mode_stack())):
+            top = torch._C._pop_torch_dispatch_stack(None)
+            if top is self._mode:
+                break
+            above.append(top)
+        for mode in reversed(above):
+            dispatch._push_mode(mode)
+
+
+def _popped(pop: Callable[[Any], Any], key: Any = None) -> Any:
+    """Takes the innermost mode off that is not a lasting one."""
+    lasting = []
+    while (found := pop(key)) in Lasting._on and dispatch._get_current_dispatch_mode() is not None:
+        lasting.append(found)
+    for mode in reversed(lasting):
+        dispatch._push_mode(mode)
+    return found
