@@ -332,3 +332,14 @@ def test_an_optimizer_that_steps_after_every_second_forward_takes_its_turns():
             job.step()
     assert not watch.findings
     assert any(phase == "optimizer" for phase, _ in watch.rotation.parts) and watch.rotation.completed > 0
+
+
+def test_what_is_compiled_in_a_watched_step_leaves_no_mode_behind():
+    torch.manual_seed(0)
+    compiled = torch.compile(nn.Sequential(nn.Linear(4, 4), nn.GELU()), backend="aot_eager")
+    model = nn.Sequential(nn.Linear(4, 4), compiled, nn.Linear(4, 1))
+    with rematch.watch(model, 1, on_difference=lambda finding: None) as watch:
+        for _ in range(20):
+            model(torch.randn(3, 4)).sum().backward()
+    assert watch.rotation.completed == 1 and not watch.findings
+    assert not _get_current_dispatch_mode_stack()

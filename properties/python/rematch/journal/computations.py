@@ -21,7 +21,7 @@ _SKIPPED = tuple(
 )
 """These operators make no values yet, or no other values; a forward finds some of its casts in autocast's cache."""
 _ALL = 1 << 30
-_FIRST = ("attention", "rnn", "batch_norm")
+_FIRST = ("attention", "rnn", "batch_norm", "ctc_loss")
 """Operators that reserve space."""
 
 

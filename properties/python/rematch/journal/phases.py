@@ -21,6 +21,10 @@ BETWEEN, OPTIMIZER = "between the backward and the next forward", "optimizer"
 BETWEEN."""
 
 
+_KEYS = torch._C._TorchDispatchModeKey
+_TRACING = _KEYS.FAKE, _KEYS.PROXY, _KEYS.FUNCTIONAL
+
+
 class Phases:
     """The phases of one step: it begins with the forward of a model, and is over when over() is called."""
 
@@ -82,8 +86,10 @@ class Phases:
 
 
 def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    # A backward within a backward, as of the reentrant variant, is part of it.
-    told = [] if torch._C._current_graph_task_id() >= 0 else Phases.of_this_thread()
+    # A backward within a backward, as of the reentrant variant, is part of it; what is traced or transformed is none.
+    is_part = torch._C._current_graph_task_id() >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+    is_traced = any(torch._C._get_dispatch_mode(key) is not None for key in _TRACING)
+    told = [] if is_part or is_traced else Phases.of_this_thread()
     for phases in told:
         phases.runs_backward(True)
     try:
