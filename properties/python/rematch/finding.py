@@ -85,7 +85,7 @@ class Finding:
         if self.repeated is not None:
             lines.append(f"{self.module or 'the model'}: {self.operator}, {self.phase}: {self.repeated}")
         elif self.recurs is not None and self.kind in (ONCE, OTHERWISE):
-            again = "so it does in the next watched step" if self.recurs else "in the next watched step it does not"
+            again = "so it does in the next step" if self.recurs else "in the next step it does not"
             lines.append(f"{again}, and {self.operator} computes the same on the same tensors: {self.kind}")
         lines += [f"in a later step {writer}" for writer in self.writers]
         return f"rematch.watch, {where}: " + "\n  ".join(lines)

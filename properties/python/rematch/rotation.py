@@ -28,13 +28,20 @@ class Rotation:
     A part is a range of the operators of one phase, so that a mode is on during that phase alone.
     """
 
-    def __init__(self, turns: int, tell: Callable[[Finding], None], unseen: Callable[[str, Exception], None]) -> None:
+    def __init__(
+        self,
+        turns: int,
+        snapshot: str | Path | None,
+        tell: Callable[[Finding], None],
+        unseen: Callable[[str, Exception], None],
+    ) -> None:
         """`turns`: in how many parts a step is cut, about. `tell` is told of what differs, and may raise."""
         self.turns, self.completed = turns, 0
         self.parts: list[tuple[str, range]] = []
         """The parts of a step, each with its phase; empty before operators are counted."""
         self._next, self._tell, self._step, self._running = 0, tell, 0, ""
         self._twice = Twice(self._differs, self._note)
+        self._twice.snapshot = None if snapshot is None else Path(snapshot)
         self._nodes: dict[int, str] = {}
         """For each node of autograd, as numbered from the step's begin, the submodule that made it."""
         self._suspects: list[Finding] = []
@@ -55,7 +62,12 @@ class Rotation:
     @property
     def is_first(self) -> bool:
         """Whether the next watched step counts operators, or looks at suspects."""
-        return not self.parts or bool(self._suspects)
+        return not self.parts or self.has_suspects
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether a finding waits for the next step to say more."""
+        return bool(self._suspects)
 
     def begin(self, model: nn.Module, modules: Modules, step: int) -> None:
         """A watched step begins."""
@@ -66,7 +78,7 @@ class Rotation:
         self._phases.begin()
 
     def suspect(self, finding: Finding) -> None:
-        """Looks in the next watched step whether the operator of a finding computes the same again on the same tensors,
+        """Looks in the next step whether the operator of a finding computes the same again on the same tensors,
         and what writes its states."""
         self._suspects.append(finding)
 

@@ -5,6 +5,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -28,7 +29,8 @@ class WatchWarning(UserWarning):
 
 
 class RecomputationDiffers(RuntimeError):
-    """Raised out of backward() with `on_difference="raise"`; `finding` says what differs."""
+    """Raised with `on_difference="raise"` out of backward(), or out of the operator that differs; `finding` says what
+    differs."""
 
     def __init__(self, finding: "Finding") -> None:
         super().__init__(str(finding))
@@ -47,6 +49,7 @@ class Watch(Regions):
         on_difference: Literal["warn", "raise"] | Callable[[Finding], Any],
         keep_bytes: int,
         turns: int,
+        snapshot: str | Path | None = None,
     ) -> None:
         super().__init__()
         if every < 1 or keep_bytes < 8 or turns < 0:
@@ -74,7 +77,7 @@ class Watch(Regions):
         self._ran: dict[str, Any] = {}
         """For modules in `_first`, whether each runs in this forward, as a hook notes."""
         self._modes: dict[int, Computations] = {}
-        self.rotation = Rotation(turns, self._found, self._failed) if turns else None
+        self.rotation = Rotation(turns, snapshot, self._found, self._failed) if turns else None
         if _compiled(model):
             self._unseen("the whole model, because it is compiled")
             self._hooks = []
@@ -105,7 +108,7 @@ class Watch(Regions):
         if not model.training or not torch.is_grad_enabled():
             return
         self.steps += 1
-        if self.steps % self.every == 0:
+        if self.steps % self.every == 0 or (self.rotation is not None and self.rotation.has_suspects):
             self._leave()
             self._begin_step(model)
 
@@ -291,6 +294,7 @@ def watch(
     on_difference: Literal["warn", "raise"] | Callable[[Finding], Any] = "warn",
     keep_bytes: int = 1 << 16,
     turns: int = 16,
+    snapshot: str | Path | None = None,
 ) -> Watch:
     """Compares recomputations of torch.utils.checkpoint with their forwards, in each `every`-th training step, and runs
     a part of the step's operators twice.
@@ -313,11 +317,13 @@ def watch(
         on_difference: "warn" warns once for each operator in each module, "raise" raises RecomputationDiffers out of
             backward(), and a function gets the Finding.
         keep_bytes: the most bytes kept of each tensor beside its fingerprint: all elements, or some at equal distances.
+        snapshot: a file for the first operator that differs when it runs again: its arguments, random state and two
+            results. `rematch judge FILE` runs it on any machine.
 
     Where operators may add in any order, and in reentrant forwards, results that are off by at most 8 units in the last
     place of their largest element are only counted, in `rounded`. Raises ValueError for an unknown option.
     """
-    return Watch(model, every, on_difference, keep_bytes, turns)
+    return Watch(model, every, on_difference, keep_bytes, turns, snapshot)
 
 
 def _compiled(module: nn.Module) -> bool:

@@ -12,6 +12,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import rematch
+from rematch.cli.judge import main as judge
 from rematch.finding import OTHERWISE, RANDOM, WRITTEN
 from rematch.journal.twice import ONCE, RECURS, UNORDERED, Twice
 from rematch.watching import RecomputationDiffers
@@ -257,6 +258,20 @@ def test_one_execution_that_was_wrong_is_told_from_one_that_recurs():
     often = lambda func: func is torch.ops.aten.tanh.default and draw.random() < 0.5  # noqa: E731
     kinds = {f.kind for f in trained(Block(lambda self, x: x.tanh()), device=lambda: Device(often)).findings}
     assert kinds == {RECURS}
+
+
+def test_a_snapshot_of_an_operator_that_was_wrong_runs_again_anywhere(tmp_path, capsys):
+    torch.manual_seed(0)
+    job, path, seen = Job(model_of("encoder", False)), tmp_path / "operator.pt", []
+    with rematch.watch(job.model, 1, lambda finding: None, snapshot=path) as watch:
+        while not watch.findings:
+            with Device(lambda func: str(func) == "aten.mm.default" and not seen.append(func) and len(seen) % 2):
+                job.step()
+    with pytest.raises(SystemExit, match="1|True"):
+        judge([str(path)])
+    assert "aten.mm.default runs 16 times here: 0 times as in the step, 16 times as when it ran again there" in str(
+        capsys.readouterr().out
+    )
 
 
 def test_what_is_raised_in_a_backward_comes_before_the_update():

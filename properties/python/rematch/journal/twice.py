@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -55,8 +57,14 @@ class Repeated:
     """What it is in the execution that the step goes on with, and in one that differs."""
     differing: int
     elements: int
+    other: int
+    """Which execution differs from that one."""
     units: float
     """How far apart executions are, in units in the last place of the largest element."""
+
+    def snapshot(self, results: Sequence[Sequence[Tensor]]) -> dict[str, Any]:
+        """Returns the results of the execution that the step goes on with, and of one that differs."""
+        return {"used": list(results[0]), "other": list(results[self.other])}
 
     def __str__(self) -> str:
         first, other = told_apart(*self.values)
@@ -81,6 +89,8 @@ class Twice(Reader):
         """`counted` is asked of each operator, while none is chosen, whether it runs again."""
         self.count = self.ran = 0
         self.chosen: range | None = None
+        self.snapshot: Path | None = None
+        """Where the first operator that differs is written, for replay()."""
         self._tell, self._counted = tell, counted
 
     def skips(self, types: Sequence[type]) -> bool:
@@ -113,6 +123,9 @@ class Twice(Reader):
         with torch._C._DisableTorchDispatch():
             terms = max((t.numel() for t in again.taken), default=1) / max(1, results[0][differing].numel())
             repeated = _judge([result[differing] for result in results], terms)
+            if self.snapshot is not None:
+                torch.save({"result": differing, **again.snapshot(), **repeated.snapshot(results)}, self.snapshot)
+                self.snapshot = None
         self._tell(op, again.taken, repeated)
 
 
@@ -156,6 +169,13 @@ class _Again:
         returned = self._func(*args, **{n: v for n, v in given.items() if n not in self._positional})
         with torch._C._DisableTorchDispatch():
             return self.results(returned, given)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns what it takes to run the operator again elsewhere."""
+        given = {**self.given, **self._before, "generator": None}
+        args, names = [given[name] for name in self._positional], list(self.given)[len(self._positional) :]
+        kwargs = {name: given[name] for name in names if name != "generator"}
+        return {"operator": str(self._func), "args": args, "kwargs": kwargs, "state": self._state}
 
     def part_of(self, value: Any) -> Any:
         """Returns the part of an argument or a result that runs again: of a list, if only one place does, that one."""
@@ -278,5 +298,29 @@ def _judge(results: Sequence[Tensor], terms: float) -> Repeated:
         (flat[0][place].item(), flat[other][place].item()),
         places.numel(),
         results[0].numel(),
+        other,
         units,
     )
+
+
+def replay(path: str | Path) -> tuple[str, bool]:
+    """Runs the operator of a snapshot again, on this machine. Returns a sentence, and whether it computes each time
+    what the step went on with. Raises ValueError if the operator is not known here."""
+    kept = torch.load(path, weights_only=True)
+    try:
+        func = attrgetter(kept["operator"])(torch.ops)
+    except AttributeError as error:
+        raise ValueError(f"{path}: the operator {kept['operator']} is not known here") from error
+    like = [0, 0]
+    for _ in range(EXECUTIONS):
+        op = Operator(0, func, _copied(kept["args"]), _copied(kept["kwargs"]))
+        again = _Again(op, 0)
+        if kept["state"] is not None:
+            again.set_state(kept["state"])
+        made = again.results(func(*op.args, **op.kwargs), again.given)
+        for i, results in enumerate((kept["used"], kept["other"])):
+            like[i] += _differing(results, made) is None
+    text = (
+        f"{kept['operator']} runs {EXECUTIONS} times here: {like[0]} times as in the step, {like[1]} times as when it "
+    )
+    return text + f"ran again there, {EXECUTIONS - sum(like)} times otherwise", like[0] == EXECUTIONS
