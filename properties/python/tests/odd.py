@@ -306,10 +306,6 @@ def replaced(where, name, value):
     return entered(lambda: unittest.mock.patch.object(where, name, value))
 
 
-def in_environment(name):
-    return (lambda: os.environ.__setitem__(name, "1")), (lambda _: os.environ.pop(name))
-
-
 def switched(get, switch, value):
     return (lambda: (get(), switch(value))[0]), switch
 
@@ -327,8 +323,8 @@ HABITS = {
         lambda *_: None,
     ),
     "the level of logging": switched(lambda: 0, logging.disable, 50),
-    "os.environ['TORCH_ODD']": in_environment("TORCH_ODD"),
-    "os.environ['ODD']": in_environment("ODD"),
+    "os.environ['TORCH_ODD']": entered(lambda: unittest.mock.patch.dict(os.environ, TORCH_ODD="1")),
+    "os.environ['ODD']": entered(lambda: unittest.mock.patch.dict(os.environ, ODD="1")),
     "functions of torch.nn.functional": replaced(F, "gelu", torch.tanh),
     "anomaly mode of PyTorch": entered(lambda: torch.autograd.set_detect_anomaly(True)),
     "the default dtype of PyTorch": switched(torch.get_default_dtype, torch.set_default_dtype, torch.float64),

@@ -202,13 +202,16 @@ def writes_afterwards(self, x):
     return y
 
 
+def keeps_all(context, op, *args, **kwargs):
+    return CheckpointPolicy.MUST_SAVE
+
+
+KEEPS_ALL = functools.partial(create_selective_checkpoint_contexts, keeps_all)
+
+
 @planted("policy")
 def keeps_what_is_written(self, x):
-    def policy(context, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE
-
-    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-    return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=contexts)
+    return checkpoint(lambda y: self.inner(y).sin().relu_(), x, use_reentrant=False, context_fn=KEEPS_ALL)
 
 
 @planted("backward-within")

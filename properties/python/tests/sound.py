@@ -1,7 +1,6 @@
 """Modules that compute the same under checkpointing, though a naive look accuses them."""
 
 import functools
-import math
 from dataclasses import dataclass
 
 import torch
@@ -58,7 +57,7 @@ add_sound(
     }
 )
 INPUTS |= {
-    **dict.fromkeys(["dropouts", "group_norm", "pixels", "frozen_norm"], lambda: given(torch.randn(2, 3, 8, 8))),
+    **dict.fromkeys(["dropouts", "group_norm", "pixels"], lambda: given(torch.randn(2, 3, 8, 8))),
     "doubles": lambda: given(torch.randn(3, 4, dtype=torch.float64)),
     "bfloats": lambda: given(torch.randn(3, 4, dtype=torch.bfloat16)),
     "nothing_comes": lambda: given(torch.randn(0, 4)),
@@ -85,24 +84,11 @@ def adds_its_table(self, x):
     return (self.table[None] + x.reshape(1, 3, 4)).sin()
 
 
-@sound(table=None)
-def rotary(self, x):
-    """Keeps its tables."""
-    if self.table is None or self.table.shape != x.shape:
-        self.table = torch.arange(x.numel()).view(x.shape).float().cos()
-    return self.inner(x) * self.table
-
-
 @sound()
 def keeps_detached(self, x):
     y = self.inner(x)
     self.last = y.detach()
     return y.tanh()
-
-
-@sound(base=nn.Module, conv=lambda: nn.Conv2d(3, 3, 3, padding=1), norm=lambda: nn.BatchNorm2d(3).eval())
-def frozen_norm(self, x):
-    return self.norm(self.conv(x)).relu()
 
 
 @sound()
@@ -251,11 +237,6 @@ def checks_itself_reentrant(self, x):
     for block in self.blocks:
         x = checkpoint(block, x, use_reentrant=True)
     return x
-
-
-@sound(table=lambda: nn.Buffer(torch.arange(4.0).mul(math.pi).sin()))
-def sinusoids(self, x):
-    return self.inner(x + self.table)
 
 
 @sound(scale=2.0, names=("a", "b"))

@@ -18,7 +18,6 @@ import torch
 from modules import INPUTS, PLANTED, Inner, arguments_of, given, maker, planted_as
 from torch import nn
 from torch.nn.utils import parametrize
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
 from torch.utils.checkpoint import checkpoint as any_checkpoint
 
 from rematch.safe import judge
@@ -131,18 +130,12 @@ def around(make, width=4):
     return model
 
 
-class BFloat16:
-    def __enter__(self):
-        self.before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.bfloat16)
-
-    def __exit__(self, *_):
-        torch.set_default_dtype(self.before)
-
-
 def in_bfloat16(layer, x):
-    with BFloat16():
+    torch.set_default_dtype(torch.bfloat16)
+    try:
         return layer(x)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 class Scaled(nn.Module):
@@ -196,11 +189,7 @@ def shares_hidden(self, x):
 
 
 def keeps(self, x):
-    def policy(context, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE
-
-    contexts = functools.partial(create_selective_checkpoint_contexts, policy)
-    return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=contexts)
+    return checkpoint(lambda y: self.inner(y).sin().relu(), x, context_fn=computations.KEEPS_ALL)
 
 
 class ReadsBefore(phases.Feedback):

@@ -6,10 +6,11 @@ import pytest
 import sound as sound_modules  # noqa: F401
 import torch
 from modules import SOUND, arguments_of, causes, linear, maker
+from planted_computations import KEEPS_ALL
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed._tools.mem_tracker import MemTracker
-from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from rematch import judge, judge_model
 from rematch.safe.memory import measure
@@ -149,31 +150,27 @@ def test_memory_that_grows_from_step_to_step_is_not_safe():
     assert judge(make(), X, variants="reentrant").safe
 
 
-def keeping(what):
-    def policy(context, op, *args, **kwargs):
-        keeps = what is None or op == what
-        return CheckpointPolicy.MUST_SAVE if keeps else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return partial(create_selective_checkpoint_contexts, policy)
+def keeping(op):
+    return partial(create_selective_checkpoint_contexts, [op])
 
 
 @pytest.mark.parametrize(
-    ("what", "cause"),
+    ("keeps", "cause"),
     [
-        (torch.ops.aten.mm.default, ["policy-matches-nothing"]),
-        (None, ["policy-keeps-all"]),
-        (torch.ops.aten.addmm.default, []),
+        (keeping(torch.ops.aten.mm.default), ["policy-matches-nothing"]),
+        (KEEPS_ALL, ["policy-keeps-all"]),
+        (keeping(torch.ops.aten.addmm.default), []),
     ],
 )
-def test_a_policy_that_decides_nothing_is_told_with_the_operators_that_it_saw(what, cause):
-    verdict = judge(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), X, context_fn=keeping(what))
+def test_a_policy_that_decides_nothing_is_told_with_the_operators_that_it_saw(keeps, cause):
+    verdict = judge(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)), X, context_fn=keeps)
     assert verdict.safe and causes(verdict) == cause
     assert not cause or "aten.addmm.default, aten.t.default, aten.tanh.default" in verdict.findings[0].what
 
 
 def test_what_a_policy_keeps_is_held():
     block = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
-    verdicts = [judge(block, X, variants="non_reentrant", context_fn=f) for f in (None, keeping(None))]
+    verdicts = [judge(block, X, variants="non_reentrant", context_fn=f) for f in (None, KEEPS_ALL)]
     saved = [verdict.saved["non_reentrant"] for verdict in verdicts]
     # Beside the input, what two layers and a function return.
     assert saved == [X.nbytes, 4 * X.nbytes]

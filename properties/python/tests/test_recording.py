@@ -56,15 +56,13 @@ def test_a_journal_says_what_a_watch_says(tmp_path, reentrant, what):
 
 
 def recorded(path, function, error=None, **holds):
-    """What judges the journal of a step that computes the function, or what the model holds, in a checkpoint."""
+    """What judges the journal of a step that computes the function, or a layer that it holds, in a checkpoint."""
 
     def forward(self, x):
         then = function or self.holds
         return checkpoint(lambda x: then(self.inner(x)), x, use_reentrant=False).abs().sum()
 
-    model = maker(forward, None)()
-    for name, module in holds.items():
-        setattr(model, name, module)
+    model = maker(forward, None, **holds)()
     with rematch.record(model, path):
         model(torch.ones(2, 4)).backward()
         if error:
@@ -90,7 +88,7 @@ def test_elements_of_any_dtype_are_written_and_read(tmp_path, dtype):
     ],
 )
 def test_a_journal_names_the_cause_where_the_forward_wrote_a_state(tmp_path, cause, layer):
-    judged = recorded(tmp_path / "j", None, holds=layer())
+    judged = recorded(tmp_path / "j", None, holds=layer)
     assert [finding["cause"] for finding in judged.to_json()["findings"]] == ([cause] if cause else [])
     assert cause is None or f"cause: {cause}: " in str(judged)
 
