@@ -110,7 +110,7 @@ def _largest(t: Tensor) -> float:
 
 
 def _real(t: Tensor) -> Tensor:
-    t = _plain(t)
+    t = t.as_subclass(Tensor)
     return (torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).double()
 
 
@@ -174,7 +174,7 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
         return f"{got.layout}, {versus}{expected.layout}".replace("torch.", "")
     if expected.device.type == "meta":
         return ""
-    expected, got = _plain(expected), _plain(got)
+    expected, got = expected.as_subclass(Tensor), got.as_subclass(Tensor)
     if torch.equal(expected, got):
         return ""
     if expected.is_complex():
@@ -190,10 +190,6 @@ def _tensors_differ(expected: Tensor, got: Tensor, versus: str) -> str:
     first = int(apart.nonzero()[0])
     now, was = told_apart(b[first].item(), a[first].item())
     return f"element {first} is {now}, {versus}{was} ({int(apart.sum())} of {len(a)} elements)"
-
-
-def _plain(t: Tensor) -> Tensor:
-    return t.as_subclass(Tensor) if type(t) is not Tensor else t
 
 
 def _type(t: Tensor) -> str:

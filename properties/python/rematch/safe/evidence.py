@@ -346,10 +346,8 @@ def hash_of(t: Tensor) -> int:
         return hash((str(t.layout), *(hash_of(part) for part in parts)))
     if t.device.type == "meta":
         return hash((tuple(t.shape), t.dtype))
-    if type(t) is not Tensor:
-        t = t.as_subclass(Tensor)
     try:
-        flat = flattened(t)
+        flat = flattened(t.as_subclass(Tensor))
         return hash((flat.numel() * flat.element_size(), int(_FINGERPRINTS.of(flat))))
     except (RuntimeError, TypeError, NotImplementedError):
         # A tensor without memory, such as a fake one.

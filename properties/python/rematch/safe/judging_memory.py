@@ -53,7 +53,7 @@ class _Judged:
 
     def judge(self, target: Target) -> None:
         plain, on = self._plain, self._on
-        if target.is_model and on.checkpoints and on.held > plain.held:
+        if target.is_model and on.steps[0].regions and on.held > plain.held:
             what = f"{on.held:,} B are held for the backward with the switch on, {plain.held:,} B with it off"
             self._wrong(KEEPS_MORE, what, plain.held, on.held)
         waits = on.steps[-1].collected

@@ -76,11 +76,6 @@ class Footprint:
     error: str = ""
 
     @property
-    def checkpoints(self) -> bool:
-        """Whether the first step has regions."""
-        return self.steps[0].regions > 0
-
-    @property
     def held(self) -> int:
         """Bytes that the first step needs for its backward."""
         return self.steps[0].held

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from rematch.journal.journal import hooked
 from rematch.journal.regions import plain, told
@@ -18,7 +18,7 @@ from rematch.safe.judge import judge, refuse_lazy
 from rematch.safe.process import Process
 from rematch.safe.state import State
 from rematch.safe.switch import Switch, flag_switch, known_switch
-from rematch.safe.target import named_arguments
+from rematch.safe.target import copied, named_arguments
 from rematch.safe.verdict import Finding, Verdict, reservations
 
 
@@ -274,7 +274,7 @@ def _steps(
         wrapped.enters(names[module])
         if names[module] not in noted:
             noted.add(names[module])
-            calls[names[module]] = tree_map(_kept, args), tree_map(_kept, kwargs)
+            calls[names[module]] = tree_map_only(Tensor, copied, (args, kwargs))
 
     try:
         for on, regions in ((False, plain()), (True, told(wrapped))):
@@ -286,7 +286,8 @@ def _steps(
                     switch.turn(model, on)
                 with regions, torch.enable_grad():
                     # A model may ask its inputs for gradients.
-                    model(*tree_map(_fresh, args), **tree_map(_fresh, kwargs))
+                    fresh, named = tree_map_only(Tensor, _fresh, (args, kwargs))
+                    model(*fresh, **named)
             except Exception as error:
                 if not on:
                     raise RuntimeError(f"the model fails in a plain step: {type(error).__name__}: {error}") from error
@@ -298,12 +299,8 @@ def _steps(
     return calls, wrapped.names, wrapped.count > 0
 
 
-def _fresh(value: Any) -> Any:
-    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, Tensor) else value
-
-
-def _kept(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+def _fresh(t: Tensor) -> Tensor:
+    return copied(t).requires_grad_(t.requires_grad)
 
 
 def _groups(model: nn.Module, names: list[str], calls: Calls) -> dict[Any, list[str]]:

@@ -90,12 +90,10 @@ def function_restorer(function: types.FunctionType, variables: Mapping[str, Any]
     scope = function.__globals__
     held = (*(content for _, content in cells), *variables.values())
     again = {id(value): copy.deepcopy(value) for value in held if can_be_given_again(value)}
-    own = dict(function.__dict__)
+    put_back = _dictionary_restorer(function.__dict__)
 
     def restore() -> None:
-        if len(function.__dict__) != len(own) or any(function.__dict__.get(k) is not v for k, v in own.items()):
-            function.__dict__.clear()
-            function.__dict__.update(own)
+        put_back()
         for cell, content in cells:
             if id(content) in again:
                 cell.cell_contents = copy.deepcopy(again[id(content)])
@@ -133,7 +131,7 @@ def tensor_restorer(t: Tensor) -> Restore:
     memory, grad, flag = t.data, t.grad, t.requires_grad
     saved = memory_of(memory).clone()
     content = None if grad is None else grad.detach().clone()
-    attributes = dict(t.__dict__)
+    attributes = _dictionary_restorer(t.__dict__)
     hooks = {name: dict(getattr(t, name, None) or {}) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")}
 
     def restore() -> None:
@@ -156,9 +154,7 @@ def tensor_restorer(t: Tensor) -> Restore:
             t.grad = grad
             if content is not None and grad is not None:
                 grad.data.copy_(content)
-        if len(t.__dict__) != len(attributes) or any(t.__dict__.get(k) is not v for k, v in attributes.items()):
-            t.__dict__.clear()
-            t.__dict__.update(attributes)
+        attributes()
 
     return restore
 
@@ -173,21 +169,18 @@ def object_restorer(value: Any) -> Restore:
     """Returns a function that puts back an object's attributes, and the dictionaries and sets among them."""
     attributes = attributes_of(value)
     inner = [_container_restorer(part) for part in attributes.values() if isinstance(part, (OrderedDict, dict, set))]
-    own = getattr(value, "__dict__", None)
-    kept = {} if own is None else dict(own)
-    given = {key: copy.deepcopy(part) for key, part in kept.items() if can_be_given_again(part)}
+    own = getattr(value, "__dict__", {})
+    put_back = _dictionary_restorer(own)
+    slots = {name: part for name, part in attributes.items() if name not in own}
+    given = {key: copy.deepcopy(part) for key, part in own.items() if can_be_given_again(part)}
 
     def restore() -> None:
-        if own is not None and len(own) == len(kept) and all(own.get(k) is v for k, v in kept.items()):
-            pass
-        elif own is not None:
-            own.clear()
-            own.update(kept)
-        for slot, part in attributes.items():
-            if slot not in kept and getattr(value, slot, NOTHING) is not part:
+        put_back()
+        for slot, part in slots.items():
+            if getattr(value, slot, NOTHING) is not part:
                 setattr(value, slot, part)
         for key, part in given.items():
-            own[key] = copy.deepcopy(part)  # type: ignore[index]
+            own[key] = copy.deepcopy(part)
         for put in inner:
             put()
 
@@ -215,20 +208,29 @@ def can_be_given_again(value: Any) -> bool:
     return True
 
 
+def _dictionary_restorer(value: dict[Any, Any]) -> Restore:
+    content = dict(dict.items(value))
+
+    def restore() -> None:
+        # The methods of dict itself, or of OrderedDict: other subclasses have others.
+        if not _same(dict.keys(value), content.keys()) or not _same(dict.values(value), content.values()):
+            base = OrderedDict if isinstance(value, OrderedDict) else dict
+            base.clear(value)
+            for key, part in content.items():
+                base.__setitem__(value, key, part)
+
+    return restore
+
+
 def _container_restorer(value: Any) -> Restore:
-    content: Any = dict(dict.items(value)) if isinstance(value, dict) else copy.copy(value)
+    if isinstance(value, dict):
+        return _dictionary_restorer(value)
+    content = copy.copy(value)
 
     def restore() -> None:
         if isinstance(value, list):
             value[:] = content
-        elif isinstance(value, dict):
-            # The methods of dict itself, or of OrderedDict: other subclasses have others.
-            if not _same(dict.keys(value), content.keys()) or not _same(dict.values(value), content.values()):
-                base = OrderedDict if isinstance(value, OrderedDict) else dict
-                base.clear(value)
-                for key, part in content.items():
-                    base.__setitem__(value, key, part)
-        elif isinstance(value, (set, deque)):
+        else:
             value.clear()
             (value.update if isinstance(value, set) else value.extend)(content)
 

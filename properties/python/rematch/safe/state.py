@@ -2,15 +2,12 @@
 
 import functools
 import itertools
-import random
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -30,6 +27,7 @@ from rematch.safe.restore import (
     tensor_restorer,
 )
 from rematch.safe.values import (
+    GENERATORS,
     MOST_ENTRIES,
     PLAIN,
     SCALARS,
@@ -369,7 +367,7 @@ def _dot(name: str, part: str) -> str:
 
 
 def _kind(node: _Node) -> str:
-    if isinstance(node.value, (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)):
+    if isinstance(node.value, GENERATORS):
         return GENERATOR
     if node.name.endswith("training") and isinstance(node.value, bool):
         return MODE

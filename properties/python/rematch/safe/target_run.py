@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -231,27 +232,15 @@ def called(target: Target, scenario: Scenario, variant: Variant | None) -> Calla
     function = target.function
     if variant is None or variant.own:
         return function
-    options = {**scenario.options(), **variant.options}
+    reentrant, options = variant.reentrant, {**scenario.options(), **variant.options}
 
-    def non_reentrant(*args: Any, **kwargs: Any) -> Any:
-        return checkpoint(function, *args, use_reentrant=False, **options, **kwargs)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if reentrant and kwargs:
+            # This variant takes no keyword arguments: callers bind them.
+            return checkpoint(partial(function, **kwargs), *args, use_reentrant=True, **options)
+        return checkpoint(function, *args, use_reentrant=reentrant, **options, **kwargs)
 
-    def reentrant(*args: Any, **kwargs: Any) -> Any:
-        # This variant takes no keyword arguments: callers bind them.
-        bound = _Bound(function, kwargs) if kwargs else function
-        return checkpoint(bound, *args, use_reentrant=True, **options)
-
-    return reentrant if variant.reentrant else non_reentrant
-
-
-class _Bound:
-    """A function that is bound to its keyword arguments."""
-
-    def __init__(self, func: Callable[..., Any], keywords: dict[str, Any]) -> None:
-        self.func, self.keywords = func, keywords
-
-    def __call__(self, *args: Any) -> Any:
-        return self.func(*args, **self.keywords)
+    return checkpointed
 
 
 def _answers(value: Any, name: str = "output") -> dict[str, Any]:

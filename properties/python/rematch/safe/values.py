@@ -29,6 +29,10 @@ _LIBRARY = {"torch", "numpy", "rematch", "pytest", "_pytest", "transformers.util
 SCALARS = (int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size)
 PLAIN = {str, int, float, complex, bytes, bool, type(None)}
 MOST_ENTRIES = 64
+GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+_CONTAINERS = (Mapping, list, set, deque, array.array, bytearray, np.ndarray)
+_OTHERS = (nn.Module, Tensor, ContextVar, Iterator, functools._lru_cache_wrapper)
+_STATES = (*SCALARS, *GENERATORS, *LOCKS, *_CONTAINERS, *_OTHERS)
 _OF_LIBRARIES = (
     threading.local,
     threading.Event,
@@ -82,23 +86,7 @@ def is_object(value: Any) -> bool:
 
 
 def is_state(value: Any) -> bool:
-    kinds: tuple[Any, ...] = (
-        nn.Module,
-        Tensor,
-        np.ndarray,
-        Mapping,
-        list,
-        set,
-        deque,
-        array.array,
-        bytearray,
-        *SCALARS,
-        torch.Generator,
-        np.random.Generator,
-        *LOCKS,
-    )
-    kinds += (np.random.RandomState, random.Random, ContextVar, Iterator)
-    return isinstance(value, kinds) or is_object(value) or isinstance(value, functools._lru_cache_wrapper)
+    return isinstance(value, _STATES) or is_object(value)
 
 
 def is_installed(part: types.FunctionType | type) -> bool:
@@ -118,8 +106,7 @@ def is_state_of_a_package(value: Any) -> bool:
     """Whether a global of an installed package is looked at. Functions are not: they would lead everywhere."""
     if isinstance(value, (Mapping, list, set, deque)):
         return len(value) <= MOST_ENTRIES
-    kinds = (nn.Module, Tensor, torch.Generator, np.random.Generator, np.random.RandomState, random.Random, ContextVar)
-    return isinstance(value, (*kinds, bool, int, float))
+    return isinstance(value, (nn.Module, Tensor, *GENERATORS, ContextVar, bool, int, float))
 
 
 def leaf_value(value: Any, of_tensor: Callable[[Tensor], Any]) -> Any:

@@ -10,8 +10,6 @@ from rematch.safe.state import BUFFER, ENVIRONMENT, MODE
 from rematch.safe.target_run import GRADIENT
 from rematch.safe.values import Identity
 
-_RANDOM = "the random state of "
-
 NO_INPUT = Cause(
     "no-input-requires-grad",
     "No input requires grad, so that the reentrant variant gives the weights no gradient",
@@ -292,7 +290,7 @@ def _suspects(e: Evidence) -> list[Change]:
     again = e.fork.again.sources if e.fork is not None and e.fork.again is not None else ()
     # The forward read no gradient where there was none.
     read = {source, *(name for name in again if name.endswith(".grad"))} - {""}
-    changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(_RANDOM)]
+    changed = [c for c in (*e.entered, *e.gradients) if not c.name.startswith(rules.RANDOM)]
     others = [c for c in changed if type(c.before) is Identity]
     if others:
         return others

@@ -10,7 +10,7 @@ from rematch.safe.state import ARGUMENT, ENVIRONMENT, GENERATOR, HOOKS, MODE, PA
 from rematch.safe.target_run import GRADIENT, OUTPUT
 from rematch.safe.values import Extent, Made
 
-_RANDOM = "the random state of "
+RANDOM = "the random state of "
 _LEAF_WRITTEN = "a leaf Variable that requires grad is being used in an in-place"
 
 
@@ -75,16 +75,16 @@ def side_output(e: Evidence) -> str | None:
 
 
 def moved(e: Evidence, name: str) -> str | None:
-    return "" if any(c.name == _RANDOM + name for c in e.entered) else None
+    return "" if any(c.name == RANDOM + name for c in e.entered) else None
 
 
 def own_generator(e: Evidence) -> str | None:
-    names = [c.name for c in e.entered if c.kind == GENERATOR and not c.name.startswith(_RANDOM)]
+    names = [c.name for c in e.entered if c.kind == GENERATOR and not c.name.startswith(RANDOM)]
     return names[0] if names else None
 
 
 def not_preserved(e: Evidence) -> str | None:
-    if not any(c.name.startswith((_RANDOM + "PyTorch", _RANDOM + "cuda")) for c in e.entered):
+    if not any(c.name.startswith((RANDOM + "PyTorch", RANDOM + "cuda")) for c in e.entered):
         return None
     fork = e.fork
     op = fork.again if fork is not None else None
