@@ -107,7 +107,8 @@ def _tell_all(method: Callable[..., None], optimizer: torch.optim.Optimizer, *_:
 class Lasting:
     """A mode that is entered here and left there, whatever other modes are entered and left in between.
 
-    Where another mode ends while this one is above it, PyTorch would take this one off in its place.
+    Where another mode ends while this one is above it, PyTorch would take this one off in its place. Modes of a job, as
+    they are entered, go beneath this one, which so runs again what they do to results.
     """
 
     _on: list[Operators] = []
@@ -120,9 +121,11 @@ class Lasting:
         """Enters the mode, as the innermost one."""
         if not self._on:
             self._patched.enter_context(mock.patch.object(dispatch, "_pop_mode", partial(_popped, dispatch._pop_mode)))
+            pushed = partial(_pushed, dispatch._push_mode)
+            self._patched.enter_context(mock.patch.object(dispatch, "_push_mode", pushed))
         self._on.append(self._mode)
         # Flags that compilers read are nested as modes are: they are left alone.
-        dispatch._push_mode(self._mode)
+        _push(self._mode)
 
     def leave(self) -> None:
         """Leaves the mode, wherever it is."""
@@ -130,20 +133,35 @@ class Lasting:
         if not self._on:
             self._patched.close()
         above = []
-        for _ in range(len(dispatch._get_current_dispatch_mode_stack())):
-            top = torch._C._pop_torch_dispatch_stack(None)
-            if top is self._mode:
+        for _ in range(torch._C._len_torch_dispatch_stack()):
+            if (top := _pop(None)) is self._mode:
                 break
             above.append(top)
         for mode in reversed(above):
-            dispatch._push_mode(mode)
+            _push(mode)
+
+
+_push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
+_ABOVE = "torch.", "rematch."
+"""Modes of these libraries stay above: policies of checkpoint() must not see an operator twice."""
 
 
 def _popped(pop: Callable[[Any], Any], key: Any = None) -> Any:
     """Takes the innermost mode off that is not a lasting one."""
     lasting = []
-    while (found := pop(key)) in Lasting._on and dispatch._get_current_dispatch_mode() is not None:
+    while (found := pop(key)) in Lasting._on and torch._C._len_torch_dispatch_stack():
         lasting.append(found)
     for mode in reversed(lasting):
-        dispatch._push_mode(mode)
+        _push(mode)
     return found
+
+
+def _pushed(push: Callable[[Any], None], mode: Any) -> None:
+    """Puts a mode on, beneath the lasting ones that are the innermost if it is one of the job."""
+    lasting = []
+    if not type(mode).__module__.startswith(_ABOVE):
+        while dispatch._get_current_dispatch_mode() in Lasting._on:
+            lasting.append(_pop(None))
+    push(mode)
+    for one in reversed(lasting):
+        _push(one)
