@@ -9,7 +9,7 @@ from rematch.journal.comparison import Comparison, Difference
 from rematch.journal.computations import Entry
 from rematch.journal.twice import ONCE, Repeated
 
-WRITTEN, RANDOM = "a state was written", "other random numbers"
+WRITTEN, RANDOM, APART = "a state was written", "other random numbers", "ranks differ"
 OTHERWISE, UNDECIDED = "the recomputation gets something else", "not decided"
 """Kinds of findings beside those of operators that ran twice. What is not decided is a difference in an operator that
 did not run again yet on the same tensors."""
@@ -28,7 +28,7 @@ class Finding:
     """The operator that differs first, and the module in which it ran."""
     element: int | None
     """The first element that differs, if it is known."""
-    comparison: Comparison | None
+    comparison: Comparison | None = None
     """How the recomputation compares with its forward; None if an operator differs that ran twice."""
     repeated: Repeated | None = None
     """How executions of the operator on the same tensors differ, if it ran several times."""
@@ -40,10 +40,14 @@ class Finding:
     on the same tensors; None if that is not known."""
     writers: list[str] = field(default_factory=list)
     """What wrote the states, as far as a later step shows."""
+    ranks: tuple[int, ...] = ()
+    """Ranks that have other bits than most, if ranks were compared."""
 
     @property
     def kind(self) -> str:
         """What it comes from, as far as it is known."""
+        if self.ranks:
+            return APART
         if self.repeated is not None:
             return self.repeated.kind
         assert self.comparison is not None
@@ -82,7 +86,11 @@ class Finding:
     def __str__(self) -> str:
         where = f"step {self.step}" + ("" if self.rank is None else f", rank {self.rank}")
         lines = [] if self.comparison is None else [_text(self.comparison)]
-        if self.repeated is not None:
+        if self.ranks:
+            lines.append(
+                f"{self.module}: ranks {', '.join(map(str, self.ranks))} have another {self.operator} than most"
+            )
+        elif self.repeated is not None:
             lines.append(f"{self.module or 'the model'}: {self.operator}, {self.phase}: {self.repeated}")
         elif self.recurs is not None and self.kind in (ONCE, OTHERWISE):
             again = "so it does in the next step" if self.recurs else "in the next step it does not"

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +13,8 @@ from rematch.finding import UNDECIDED, WRITTEN, Finding, rank
 from rematch.journal.computations import PLAIN, Modules, known_of
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
 from rematch.journal.operators import Operator, OperatorsAroundCompiled, tensors
-from rematch.journal.phases import Lasting, Phases
+from rematch.journal.fingerprint import Fingerprints, flattened
+from rematch.journal.phases import OPTIMIZER, Lasting, Phases
 from rematch.journal.twice import Repeated, Twice, written
 
 
@@ -34,8 +36,11 @@ class Rotation:
         snapshot: str | Path | None,
         tell: Callable[[Finding], None],
         unseen: Callable[[str, Exception], None],
+        ranks: Any = None,
     ) -> None:
-        """`turns`: in how many parts a step is cut, about. `tell` is told of what differs, and may raise."""
+        """`turns`: in how many parts a step is cut, about. `tell` is told of what differs, and may raise. `ranks`: the
+        process group in which all have the same gradients and parameters."""
+        self._ranks, self._fingerprints = ranks, Fingerprints()
         self.turns, self.completed = turns, 0
         self.parts: list[tuple[str, range]] = []
         """The parts of a step, each with its phase; empty before operators are counted."""
@@ -69,8 +74,9 @@ class Rotation:
         """Whether a finding waits for the next step to say more."""
         return bool(self._suspects)
 
-    def begin(self, model: nn.Module, modules: Modules, step: int) -> None:
-        """A watched step begins."""
+    def begin(self, model: nn.Module, modules: Modules, step: int, is_due: bool) -> None:
+        """A watched step begins. `is_due`: it is one that all ranks watch."""
+        self._compares_ranks = is_due and self._ranks is not None
         self._modules, self._step, self._counts = modules, step, {}
         if self.is_first:
             self.parts, self._next, self._nodes = [], 0, {}
@@ -86,7 +92,10 @@ class Rotation:
         """The watched step is over. Returns the suspects of which more is known now."""
         if self._phases is None:
             return []
-        self._phases.over()
+        phases = self._phases
+        phases.over()
+        if self._compares_ranks and phases.optimizer is not None:
+            self._compare_ranks("parameter", dict(phases.model.named_parameters()))
         self._phases = self._modules = None
         if self.parts:
             self._turn()
@@ -128,6 +137,9 @@ class Rotation:
             self._mode.leave()
             self._counts[self._running] = self._twice.count
             self._running = ""
+        if phase == OPTIMIZER and self._compares_ranks and self._phases is not None:
+            named = self._phases.model.named_parameters()
+            self._compare_ranks("gradient", {name: p.grad for name, p in named if p.grad is not None})
         if phase:
             self._known.setdefault(phase, None)
         turn = self.parts[self._next] if self.parts else (phase, None)
@@ -136,6 +148,17 @@ class Rotation:
             self._twice.count, self._twice.chosen = self._counts.get(phase, 0), turn[1]
             self._running = phase
             self._mode.enter()
+
+    def _compare_ranks(self, what: str, named: dict[str, Tensor]) -> None:
+        """Exchanges a hash of each tensor with the other ranks, and tells of the first that is not the same on all."""
+        with torch.no_grad():
+            own = torch.stack(self._fingerprints.of_all([flattened(t) for t in named.values()]))
+            every = [torch.empty_like(own) for _ in range(self._ranks.size())]
+            torch.distributed.all_gather(every, own, self._ranks)
+        for name, prints in zip(named, torch.stack(every, 1).tolist(), strict=True):
+            most = max(prints, key=prints.count)
+            if unlike := tuple(i for i, one in enumerate(prints) if one != most):
+                return self._tell(Finding(self._step, rank(), name, what, None, phase=self._running, ranks=unlike))
 
     def _note(self, op: Operator) -> bool:
         """Notes which submodule runs an operator. Returns whether it runs again, since it is the operator of a suspect."""

@@ -50,6 +50,7 @@ class Watch(Regions):
         keep_bytes: int,
         turns: int,
         snapshot: str | Path | None = None,
+        ranks: Any = None,
     ) -> None:
         super().__init__()
         if every < 1 or keep_bytes < 8 or turns < 0:
@@ -77,7 +78,7 @@ class Watch(Regions):
         self._ran: dict[str, Any] = {}
         """For modules in `_first`, whether each runs in this forward, as a hook notes."""
         self._modes: dict[int, Computations] = {}
-        self.rotation = Rotation(turns, snapshot, self._found, self._failed) if turns else None
+        self.rotation = Rotation(turns, snapshot, self._found, self._failed, ranks) if turns else None
         if _compiled(model):
             self._unseen("the whole model, because it is compiled")
             self._hooks = []
@@ -131,7 +132,7 @@ class Watch(Regions):
         self._usual = self.regions
         self._listen()
         if self.rotation is not None and not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
-            self.rotation.begin(model, self._modules, self.steps)
+            self.rotation.begin(model, self._modules, self.steps, self.steps % self.every == 0)
 
     def _end_step(self) -> None:
         for finding in self.rotation.over() if self.rotation is not None else ():
@@ -295,6 +296,7 @@ def watch(
     keep_bytes: int = 1 << 16,
     turns: int = 16,
     snapshot: str | Path | None = None,
+    ranks: Any = None,
 ) -> Watch:
     """Compares recomputations of torch.utils.checkpoint with their forwards, in each `every`-th training step, and runs
     a part of the step's operators twice.
@@ -319,11 +321,13 @@ def watch(
         keep_bytes: the most bytes kept of each tensor beside its fingerprint: all elements, or some at equal distances.
         snapshot: a file for the first operator that differs when it runs again: its arguments, random state and two
             results. `rematch judge FILE` runs it on any machine.
+        ranks: the process group of a DDP job. In each `every`-th step all its ranks, which must all watch, exchange a
+            hash of each gradient before the optimizer's step, and of each parameter after it.
 
     Where operators may add in any order, and in reentrant forwards, results that are off by at most 8 units in the last
     place of their largest element are only counted, in `rounded`. Raises ValueError for an unknown option.
     """
-    return Watch(model, every, on_difference, keep_bytes, turns, snapshot)
+    return Watch(model, every, on_difference, keep_bytes, turns, snapshot, ranks)
 
 
 def _compiled(module: nn.Module) -> bool:

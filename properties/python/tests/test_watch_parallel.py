@@ -47,6 +47,10 @@ def written(model):
     model.register_forward_hook(write)
 
 
+def apart(model):
+    """Gradients are changed after the reduction; see job()."""
+
+
 def job(rank, path, answer, parallel, wrapped, reentrant, plant):
     # A forked process has none of its parent's OpenMP threads, and would wait for them.
     torch.set_num_threads(1)
@@ -62,12 +66,20 @@ def job(rank, path, answer, parallel, wrapped, reentrant, plant):
     if plant is not None:
         plant(model)
     optimizer = torch.optim.AdamW(model.parameters())
-    with rematch.watch(model, 1, lambda finding: None) as watch:
+    ranks = getattr(model, "process_group", None)
+    with rematch.watch(model, 1, lambda finding: None, ranks=ranks) as watch:
         for _ in range(1 if plant else 24):
             model(batch()).square().mean().backward()
+            if plant is apart:
+                model.module.head.bias.grad *= 1 - 2 * dist.get_rank()
             optimizer.step()
             optimizer.zero_grad()
-    answer.send((watch.rotation.completed, [(str(f), [s.name for s in f.comparison.states]) for f in watch.findings]))
+    answer.send(
+        (
+            watch.rotation.completed,
+            [(str(f), [s.name for s in f.comparison.states] if f.comparison else f.ranks) for f in watch.findings],
+        )
+    )
     os._exit(0)
 
 
@@ -122,3 +134,10 @@ def test_a_weight_written_before_the_backward_is_named_in_both(tmp_path, paralle
     for rank, (_, [(text, states)]) in enumerate(in_two_ranks(tmp_path, parallel, False, reentrant, written)):
         assert text.startswith(f"rematch.watch, step 1, rank {rank}: {name}.2.attention: aten.addmm differs")
         assert states == [f"{name}.2.attention.out_proj.weight"]
+
+
+def test_ranks_whose_gradients_or_parameters_differ_are_named_on_all(tmp_path):
+    for rank, (_, found) in enumerate(in_two_ranks(tmp_path, ddp, False, False, apart)):
+        where = f"rematch.watch, step 1, rank {rank}: module.head.bias"
+        texts = [f"{where}: ranks 1 have another {what} than most" for what in ("gradient", "parameter")]
+        assert found == [(text, (1,)) for text in texts]
