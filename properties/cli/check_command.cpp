@@ -75,9 +75,9 @@ void write_files(const CheckArguments& a, const HuntOptions& o, CheckOutcome& ou
 }
 
 bool is_worth_printing(const CheckArguments& a, const CheckReport& r) {
-  const bool well = r.findings.empty() && r.errors.empty() && r.shortfalls.empty();
+  const bool well = r.reports.empty() && r.errors.empty() && r.hunt.shortfalls.empty();
   if (a.quiet && well && r.violating_cases == 0) return false;
-  return r.errors.empty() || r.hunted() || !r.findings.empty();
+  return r.errors.empty() || r.hunted() || !r.reports.empty();
 }
 
 int check(const CheckArguments& a) {

@@ -15,8 +15,8 @@ using Json = nlohmann::ordered_json;
 
 Json work_json(const CheckReport& r) {
   Json work;
-  work["operations"] = per_case(r, operations_of(r.device_work));
-  for (const auto& [kind, count] : r.device_work) work[kind] = per_case(r, count);
+  work["operations"] = per_case(r, operations_of(r.hunt.device_work));
+  for (const auto& [kind, count] : r.hunt.device_work) work[kind] = per_case(r, count);
   return work;
 }
 
@@ -51,25 +51,25 @@ Json json_of(const CheckReport::Seen& seen) {
 std::string check_json(const CheckReport& r) {
   Json j;
   j["subject"] = r.subject;
-  if (!r.versions.empty()) j["versions"] = r.versions;
+  if (!r.hunt.versions.empty()) j["versions"] = r.hunt.versions;
   j["device"] = r.device;
   j["build"] = build_kind();
   j["mix"] = r.mix;
   j["seed"] = r.seed;
   j["saved_cases"] = r.saved.judged;
   if (r.saved.not_judged > 0) j["saved_not_judged"] = r.saved.not_judged;
-  j["cases"] = r.cases;
+  j["cases"] = r.hunt.cases;
   j["structures"] = r.structures;
   j["structures_are_exact"] = r.structures_are_exact;
-  j["not_judged"] = r.not_judged;
-  if (r.not_judged > 0) j["why_not_judged"] = r.why_not_judged;
+  j["not_judged"] = r.hunt.not_judged;
+  if (r.hunt.not_judged > 0) j["why_not_judged"] = r.hunt.why_not_judged;
   j["violating_cases"] = r.violating_cases;
   j["checks"] = r.checks();
-  j["record_hash"] = fmt::format("{:016x}", r.record_hash);
-  j["exact_hash"] = fmt::format("{:016x}", r.exact_hash);
-  if (!r.device_work.empty()) {
+  j["record_hash"] = fmt::format("{:016x}", r.hunt.record_hash);
+  j["exact_hash"] = fmt::format("{:016x}", r.hunt.exact_hash);
+  if (!r.hunt.device_work.empty()) {
     j["device_work_per_case"] = work_json(r);
-    if (slow_convolutions(r.device_work) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};
+    if (slow_convolutions(r.hunt.device_work) > 0) j["warnings"] = {cuda::kSlowConvolutionWarning};
   }
   j["laws"] = Json::object();
   for (const CheckReport::LawLine& law : r.laws) j["laws"][std::string(law.name)] = json_of(law);
@@ -82,13 +82,13 @@ std::string check_json(const CheckReport& r) {
   j["known_bugs"] = json_of(r.bugs);
   j["documented_limits"] = json_of(r.limits);
   j["findings"] = Json::array();
-  for (const Report& report : r.findings) j["findings"].push_back(json_of(report));
+  for (const Report& report : r.reports) j["findings"].push_back(json_of(report));
   if (!r.hints.empty()) j["hints"] = r.hints;
-  j["shortfalls"] = r.shortfalls;
+  j["shortfalls"] = r.hunt.shortfalls;
   j["errors"] = r.errors;
-  j["interrupted"] = r.interrupted;
-  j["seconds"] = r.seconds;
-  j["start_seconds"] = r.start_seconds;
+  j["interrupted"] = r.hunt.interrupted;
+  j["seconds"] = r.hunt.seconds;
+  j["start_seconds"] = r.hunt.start_seconds;
   j["cases_per_second"] = r.cases_per_second;
   return j.dump(2) + "\n";
 }

@@ -40,7 +40,7 @@ struct Suite {
 
 std::string failures_of(std::string_view law, const CheckReport& report) {
   std::string out;
-  for (const Report& r : report.findings) {
+  for (const Report& r : report.reports) {
     if (r.violation.law != law) continue;
     out += fmt::format(
         "      <failure message=\"{}\">at {}\nexpected {}\ngot {}\nagain: {}\n"
@@ -66,13 +66,13 @@ std::string check_junit(const CheckReport& r) {
     suite.add(law.name, body);
   }
   std::string troubles;
-  for (const std::string& s : r.shortfalls) troubles += s + "\n";
+  for (const std::string& s : r.hunt.shortfalls) troubles += s + "\n";
   for (const std::string& s : r.errors) troubles += s + "\n";
   if (!troubles.empty()) ++suite.failures;
   suite.add("the check itself",
             troubles.empty() ? "" : fmt::format("      <failure>{}</failure>\n", xml(troubles)));
   std::string properties;
-  for (const auto& [name, version] : r.versions) {
+  for (const auto& [name, version] : r.hunt.versions) {
     properties +=
         fmt::format("      <property name=\"{}\" value=\"{}\"/>\n", xml(name), xml(version));
   }
@@ -85,7 +85,7 @@ std::string check_junit(const CheckReport& r) {
       "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" skipped=\"{}\" time=\"{:.3f}\">\n"
       "{}{}  </testsuite>\n</testsuites>\n",
       xml(fmt::format("rematch check, {}, {} mix, seed {}", r.subject, r.mix, r.seed)), suite.count,
-      suite.failures, suite.skipped, r.seconds, properties, suite.tests);
+      suite.failures, suite.skipped, r.hunt.seconds, properties, suite.tests);
 }
 
 }  // namespace rematch::cli

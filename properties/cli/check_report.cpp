@@ -112,36 +112,23 @@ std::vector<std::string> hints_for(const CheckArguments& a, const HuntOptions& o
 CheckReport report_of(const CheckArguments& a, const HuntOptions& o, const CheckOutcome& outcome) {
   const HuntResult& r = outcome.hunt;
   CheckReport report;
+  static_cast<CheckOutcome&>(report) = outcome;
   report.subject = a.subject.name;
   report.device = a.subject.device;
   report.mix = a.mix;
-  report.versions = r.versions;
   report.seed = o.seed;
   report.jobs = static_cast<std::uint64_t>(o.jobs);
   report.keep_going = a.keep_going;
-  report.saved = outcome.saved;
-  report.cases = r.cases;
   report.structures = std::min(r.structures.count(), r.cases - r.not_judged);
   report.structures_are_exact = r.structures.is_exact();
-  report.not_judged = r.not_judged;
-  report.why_not_judged = r.why_not_judged;
   report.violating_cases = r.violations();
   report.shrunk_per_law = o.shrunk_per_law;
-  report.record_hash = r.record_hash;
-  report.exact_hash = r.exact_hash;
-  report.device_work = r.device_work;
   report.laws = law_lines(o, outcome);
   report.features = feature_lines(o, r);
   report.known = known_lines(a, o, r);
   report.bugs = seen_of(report.known, true, r.cases_with_bug);
   report.limits = seen_of(report.known, false, r.cases_with_limit);
-  report.findings = outcome.reports;
   report.hints = hints_for(a, o, outcome);
-  report.shortfalls = r.shortfalls;
-  report.errors = outcome.errors;
-  report.interrupted = r.interrupted;
-  report.seconds = r.seconds;
-  report.start_seconds = r.start_seconds;
   report.cases_per_second = r.cases_per_second();
   return report;
 }
@@ -153,10 +140,10 @@ std::uint64_t CheckReport::checks() const {
 }
 
 int CheckReport::status() const {
-  if (!findings.empty()) return kBroken;
+  if (!reports.empty()) return kBroken;
   if (!errors.empty()) return kUsage;
-  if (interrupted) return kInterrupted;
-  return violating_cases > 0 || !shortfalls.empty() ? kBroken : kHeld;
+  if (hunt.interrupted) return kInterrupted;
+  return violating_cases > 0 || !hunt.shortfalls.empty() ? kBroken : kHeld;
 }
 
 }  // namespace rematch::cli

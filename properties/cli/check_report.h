@@ -32,9 +32,8 @@ struct CheckOutcome {
   std::vector<std::string> errors;
 };
 
-/// Everything that a check says, in the order in which it says it. Terminal, JSON and JUnit are
-/// three ways to write it.
-struct CheckReport {
+/// Everything that a check says. Terminal, JSON and JUnit are three ways to write it.
+struct CheckReport : CheckOutcome {
   struct LawLine {
     std::string_view name;
     /// Whether it was asked for, rather than added because a failed run says nothing else.
@@ -74,41 +73,27 @@ struct CheckReport {
   std::string subject;
   std::string device;
   std::string mix;
-  Versions versions;
   std::uint64_t seed = 0;
   std::uint64_t jobs = 1;
   bool keep_going = false;
 
-  SavedCases saved;
-  std::uint64_t cases = 0;
   /// Distinct models, plans and modes of the cases that were judged.
   std::uint64_t structures = 0;
   /// Beyond a number that can be kept they are estimated.
   bool structures_are_exact = true;
-  std::uint64_t not_judged = 0;
-  Reasons why_not_judged;
   std::uint64_t violating_cases = 0;
   std::uint64_t shrunk_per_law = 0;
-  std::uint64_t record_hash = 0;
-  std::uint64_t exact_hash = 0;
-  DeviceWork device_work;
   std::vector<LawLine> laws;
   std::vector<FeatureLine> features;
   std::vector<KnownLine> known;
   Seen bugs;
   Seen limits;
-  std::vector<Report> findings;
   /// What may explain a finding, and what to do.
   std::vector<std::string> hints;
-  std::vector<std::string> shortfalls;
-  std::vector<std::string> errors;
-  bool interrupted = false;
-  double seconds = 0;
-  double start_seconds = 0;
   double cases_per_second = 0;
 
   std::uint64_t checks() const;
-  bool hunted() const { return cases > 0; }
+  bool hunted() const { return hunt.cases > 0; }
   /// Neither new nor known.
   int status() const;
 };

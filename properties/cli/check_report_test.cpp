@@ -20,9 +20,9 @@ CheckReport report_of_hunt() {
   report.device = "cpu";
   report.mix = "wide";
   report.seed = 1;
-  report.cases = kCases;
+  report.hunt.cases = kCases;
   report.cases_per_second = 0.43;
-  report.seconds = 12;
+  report.hunt.seconds = 12;
   CheckReport::LawLine law{"outputs", true};
   law.hunted[0] = kCases;
   law.structures = kStructures;
@@ -71,12 +71,12 @@ TEST_CASE("the last line says that all laws are kept only where nothing differed
   CHECK(report_of_known().status() == kHeld);
 
   CheckReport interrupted = report_of_hunt();
-  interrupted.interrupted = true;
+  interrupted.hunt.interrupted = true;
   CHECK(last_line(check_text(interrupted, false)) == "all laws kept so far");
   CHECK(interrupted.status() == kInterrupted);
 
   CheckReport broken = report_of_known();
-  broken.findings = {finding("2"), finding("3")};
+  broken.reports = {finding("2"), finding("3")};
   CHECK(last_line(check_text(broken, false)) ==
         "2 new violations: outputs (1 known bug in 42 cases, 1 documented limit in 204 cases)");
   CHECK(broken.status() == kBroken);
@@ -126,7 +126,7 @@ TEST_CASE("nothing is called kept where nothing was judged or something fell sho
   nothing.laws[0].hunted = {};
   CHECK_FALSE(contains(check_text(nothing, false), "all laws kept"));
   CheckReport fell_short = report_of_hunt();
-  fell_short.shortfalls = {"feature relu occurred in 0.00 % of 2000 cases"};
+  fell_short.hunt.shortfalls = {"feature relu occurred in 0.00 % of 2000 cases"};
   const std::string text = check_text(fell_short, false);
   CHECK_FALSE(contains(text, "all laws kept"));
   CHECK(contains(text, "SHORT feature relu"));
@@ -161,7 +161,7 @@ TEST_CASE("a long message is cut in the report, and whole in JSON and JUnit") {
   std::string message = "RuntimeError: first";
   for (int i = 2; i <= 22; ++i) message += "\nline " + std::to_string(i);
   CheckReport report = report_of_hunt();
-  report.findings = {finding(message)};
+  report.reports = {finding(message)};
   const std::string text = findings_text(report);
   CHECK(contains(text, "got       RuntimeError: first\n            line 2\n"));
   CHECK(contains(text, "(18 further lines in full with replay)"));
@@ -169,8 +169,8 @@ TEST_CASE("a long message is cut in the report, and whole in JSON and JUnit") {
   CHECK(nlohmann::json::parse(check_json(report))["findings"][0]["got"] == message);
   CHECK(contains(check_junit(report), "line 22"));
 
-  report.not_judged = 2;
-  report.why_not_judged = {{message, 2}};
+  report.hunt.not_judged = 2;
+  report.hunt.why_not_judged = {{message, 2}};
   const std::string skipped = check_text(report, false);
   CHECK(contains(skipped, "2  RuntimeError: first ..."));
   CHECK_FALSE(contains(skipped, "line 2"));
@@ -178,14 +178,14 @@ TEST_CASE("a long message is cut in the report, and whole in JSON and JUnit") {
 
 TEST_CASE("findings of saved cases count as checks though no random case was run") {
   CheckReport report = report_of_hunt();
-  report.cases = 0;
+  report.hunt.cases = 0;
   report.laws[0].hunted = {};
   report.laws[0].saved[0] = 11;
   report.laws[0].saved[1] = 1;
   report.saved.judged = 12;
   report.saved.seconds = 3;
-  report.findings = {finding("2")};
-  report.findings[0].saved_case = "old.json";
+  report.reports = {finding("2")};
+  report.reports[0].saved_case = "old.json";
   const std::string text = check_text(report, false);
   CHECK(contains(text, "12 saved cases in 3.0 s; 12 checks of 1 law"));
   CHECK_FALSE(contains(text, "record hash"));
@@ -195,7 +195,7 @@ TEST_CASE("findings of saved cases count as checks though no random case was run
 
 TEST_CASE("all three forms tell of the same findings and troubles") {
   CheckReport report = report_of_known();
-  report.findings = {finding("2")};
+  report.reports = {finding("2")};
   report.errors = {"a worker was lost"};
   const auto json = nlohmann::json::parse(check_json(report));
   CHECK(json["findings"].size() == 1);

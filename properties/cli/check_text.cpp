@@ -21,7 +21,7 @@ std::string paragraph(std::string_view text) {
 }
 
 std::string features_in_full(const CheckReport& r) {
-  const double total = static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
+  const double total = static_cast<double>(std::max<std::uint64_t>(r.hunt.cases, 1));
   Table table({false, true, true});
   table.add({"feature", "cases", "floor"});
   for (const CheckReport::FeatureLine& f : r.features) {
@@ -36,8 +36,8 @@ std::string features_in_full(const CheckReport& r) {
 
 /// After a finding the hunt ends early, so the frequencies say nothing.
 std::string features_text(const CheckReport& r, bool verbose) {
-  if (!r.findings.empty() || !r.hunted()) return {};
-  if (verbose || !r.shortfalls.empty()) return features_in_full(r);
+  if (!r.reports.empty() || !r.hunted()) return {};
+  if (verbose || !r.hunt.shortfalls.empty()) return features_in_full(r);
   const auto seen = std::count_if(r.features.begin(), r.features.end(),
                                   [](const CheckReport::FeatureLine& f) { return f.cases > 0; });
   return fmt::format("{} of {} features occurred in these cases (--verbose lists how often)\n",
@@ -54,7 +54,7 @@ std::string findings_table(const CheckReport& r) {
   for (const CheckReport::LawLine& law : r.laws) {
     std::uint64_t cases = 0;
     std::uint64_t distinct = 0;
-    for (const Report& f : r.findings) {
+    for (const Report& f : r.reports) {
       if (f.violation.law != law.name || f.count == 0) continue;
       cases += f.count;
       ++distinct;
@@ -154,10 +154,10 @@ std::string silent_laws(const CheckReport& r) {
 
 /// Why cases could not be run, the most frequent reasons first.
 std::string reasons_text(const CheckReport& r) {
-  if (r.not_judged == 0) return {};
+  if (r.hunt.not_judged == 0) return {};
   constexpr std::size_t kMost = 10;
-  std::vector<std::pair<std::string, std::uint64_t>> reasons(r.why_not_judged.begin(),
-                                                             r.why_not_judged.end());
+  std::vector<std::pair<std::string, std::uint64_t>> reasons(r.hunt.why_not_judged.begin(),
+                                                             r.hunt.why_not_judged.end());
   std::stable_sort(reasons.begin(), reasons.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   Table table({true, false}, {1});
@@ -169,22 +169,23 @@ std::string reasons_text(const CheckReport& r) {
           ? std::string()
           : fmt::format("and {}\n", counted(reasons.size() - kMost, "further reason"));
   return fmt::format("{} skipped, because the subject could not run {}:\n{}{}",
-                     counted(r.not_judged, "case"), r.not_judged == 1 ? "it" : "them", table.text(),
-                     further);
+                     counted(r.hunt.not_judged, "case"), r.hunt.not_judged == 1 ? "it" : "them",
+                     table.text(), further);
 }
 
 /// "a case asks for 90.1 operations (80.0 kernels, ...) and 3.0 waits of the device".
 std::string work_text(const CheckReport& r) {
-  if (r.device_work.empty() || !r.hunted()) return {};
+  if (r.hunt.device_work.empty() || !r.hunted()) return {};
   std::string kinds;
-  for (const auto& [kind, count] : r.device_work) {
+  for (const auto& [kind, count] : r.hunt.device_work) {
     if (!is_operation(kind)) continue;
     kinds += fmt::format("{}{:.1f} {}", kinds.empty() ? "" : ", ", per_case(r, count), kind);
   }
-  std::string text = fmt::format(
-      "a case asks the device for {:.1f} operations ({}) and waits {:.1f} times\n",
-      per_case(r, operations_of(r.device_work)), kinds, per_case(r, r.device_work.at("waits")));
-  if (const std::int64_t slow = slow_convolutions(r.device_work); slow > 0) {
+  std::string text =
+      fmt::format("a case asks the device for {:.1f} operations ({}) and waits {:.1f} times\n",
+                  per_case(r, operations_of(r.hunt.device_work)), kinds,
+                  per_case(r, r.hunt.device_work.at("waits")));
+  if (const std::int64_t slow = slow_convolutions(r.hunt.device_work); slow > 0) {
     text += fmt::format("warning: {} ({} of them)\n", cuda::kSlowConvolutionWarning, slow);
   }
   return text;
@@ -197,13 +198,13 @@ std::string counts_text(const CheckReport& r) {
   if (!r.hunted() && r.checks() > 0) {
     text = paragraph(fmt::format("{} in {}; {}; {}", counted(r.saved.judged, "saved case"),
                                  seconds_text(r.saved.seconds), checks,
-                                 r.interrupted
+                                 r.hunt.interrupted
                                      ? "the hunt had not begun"
                                      : "no random case was run after that (--keep-going goes on)"));
   } else {
     text = paragraph(fmt::format("{}, {} of the {} mix, seed {}; {}",
-                                 counted(r.saved.judged, "saved case"), counted(r.cases, "case"),
-                                 r.mix, r.seed, checks));
+                                 counted(r.saved.judged, "saved case"),
+                                 counted(r.hunt.cases, "case"), r.mix, r.seed, checks));
   }
   if (r.saved.not_judged > 0) {
     text += fmt::format("{} could not be run\n", counted(r.saved.not_judged, "saved case"));
@@ -213,14 +214,14 @@ std::string counts_text(const CheckReport& r) {
 
 std::string hunt_text(const CheckReport& r) {
   if (!r.hunted()) return {};
-  std::string text = fmt::format("{} at {} cases/s on {}\n", seconds_text(r.seconds),
+  std::string text = fmt::format("{} at {} cases/s on {}\n", seconds_text(r.hunt.seconds),
                                  rate_text(r.cases_per_second), counted(r.jobs, "job"));
-  text += fmt::format("record hash {:016x}\n", r.record_hash) + work_text(r);
-  if (const auto device = r.versions.find("device"); device != r.versions.end()) {
+  text += fmt::format("record hash {:016x}\n", r.hunt.record_hash) + work_text(r);
+  if (const auto device = r.hunt.versions.find("device"); device != r.hunt.versions.end()) {
     text += "device: " + device->second +
             "\nrecord hashes are comparable only where all of this is equal\n";
-  } else if (!r.versions.empty()) {
-    text += "versions: " + text_of(r.versions) + "\n";
+  } else if (!r.hunt.versions.empty()) {
+    text += "versions: " + text_of(r.hunt.versions) + "\n";
   }
   return text;
 }
@@ -242,19 +243,19 @@ std::string known_text(const CheckReport& r) {
 std::string verdict_text(const CheckReport& r, const Paint& paint) {
   const std::string known = known_text(r);
   const std::string beside = known.empty() ? known : fmt::format(" ({})", known);
-  if (!r.findings.empty()) {
+  if (!r.reports.empty()) {
     std::vector<std::string_view> laws;
-    for (const Report& f : r.findings) {
+    for (const Report& f : r.reports) {
       if (std::find(laws.begin(), laws.end(), f.violation.law) == laws.end()) {
         laws.push_back(f.violation.law);
       }
     }
-    return paint.red(fmt::format("{}: {}", counted(r.findings.size(), "new violation"),
+    return paint.red(fmt::format("{}: {}", counted(r.reports.size(), "new violation"),
                                  fmt::join(laws, ", "))) +
            beside + "\n";
   }
-  if (!r.errors.empty() || !r.shortfalls.empty() || r.violating_cases > 0) return {};
-  const char* const so_far = r.interrupted ? " so far" : "";
+  if (!r.errors.empty() || !r.hunt.shortfalls.empty() || r.violating_cases > 0) return {};
+  const char* const so_far = r.hunt.interrupted ? " so far" : "";
   if (!known.empty())
     return paint.green(fmt::format("no new violation{}{}", so_far, beside)) + "\n";
   if (r.checks() == 0) return "";
@@ -270,7 +271,7 @@ std::string verdict_text(const CheckReport& r, const Paint& paint) {
 
 std::string findings_text(const CheckReport& r) {
   std::string text;
-  for (const Report& report : r.findings) text += text_of(report);
+  for (const Report& report : r.reports) text += text_of(report);
   return text;
 }
 
@@ -283,12 +284,12 @@ std::string check_text(const CheckReport& r, bool verbose) {
   text += unseen_text(r, verbose) + features_text(r, verbose);
   text += counts_text(r) + hunt_text(r);
   // A hunt that was stopped before its first case has no other shortfall than that.
-  const bool says_nothing = r.interrupted && !r.hunted();
-  for (const std::string& s : says_nothing ? std::vector<std::string>() : r.shortfalls)
+  const bool says_nothing = r.hunt.interrupted && !r.hunted();
+  for (const std::string& s : says_nothing ? std::vector<std::string>() : r.hunt.shortfalls)
     text += fmt::format("{} {}\n", paint.red("SHORT"), s);
-  if (r.interrupted) {
-    text += paint.yellow(r.findings.empty() ? "interrupted: the hunt ended early"
-                                            : "interrupted: some violating cases were not shrunk") +
+  if (r.hunt.interrupted) {
+    text += paint.yellow(r.reports.empty() ? "interrupted: the hunt ended early"
+                                           : "interrupted: some violating cases were not shrunk") +
             "\n";
   }
   return text + verdict_text(r, paint);

@@ -146,12 +146,12 @@ std::string script_of(const Divergence& d, const SubjectChoice& choice,
 }
 
 /// Writes what belongs to each divergence, and names it in the column.
-void save_divergences(const ConformArguments& a, const HuntOptions& o, const SubjectChoice& choice,
+void save_divergences(const ConformArguments& a, const HuntOptions& o, const CheckArguments& check,
                       Scripts& scripts, Column& column) {
+  const SubjectChoice& choice = check.subject;
   std::unique_ptr<Subject> subject;
   for (Divergence& d : column.divergences) {
-    d.unshrunk = again(fmt::format("replay{} --mix {} --seed {} --case {}", choice.options(), a.mix,
-                                   o.seed, d.index));
+    d.unshrunk = numbered_line(check, o.seed, d.index);
     if (a.out.empty()) continue;
     // A known one has a name that lasts; two new ones must not have the same.
     const std::string stem =
@@ -163,8 +163,7 @@ void save_divergences(const ConformArguments& a, const HuntOptions& o, const Sub
             : plain_name(choice.name) + "-" + plain_name(d.id);
     d.file = "cases/" + stem + ".json";
     write_text(fs::path(a.out) / d.file, to_json(d.smallest, {{"subject", choice.name}}));
-    d.replay = again("replay" + choice.options() + " " +
-                     shell_word((fs::path(a.out) / d.file).lexically_normal().string()));
+    d.replay = replay_line(choice, fs::path(a.out) / d.file);
     if (o.stopped()) continue;
     const std::string script = script_of(d, choice, subject);
     if (script.empty()) continue;
@@ -214,7 +213,7 @@ Column judge(const ConformArguments& a, const std::string& name, std::uint64_t s
     column.problem = problem_of(describe(error));
   }
   status.clear();
-  save_divergences(a, o, check.subject, scripts, column);
+  save_divergences(a, o, check, scripts, column);
   return column;
 }
 

@@ -28,7 +28,7 @@ inline std::int64_t operations_of(const DeviceWork& work) {
 }
 
 inline double per_case(const CheckReport& r, std::int64_t count) {
-  return static_cast<double>(count) / static_cast<double>(std::max<std::uint64_t>(r.cases, 1));
+  return static_cast<double>(count) / static_cast<double>(std::max<std::uint64_t>(r.hunt.cases, 1));
 }
 
 }  // namespace rematch::cli

@@ -79,6 +79,12 @@ std::vector<ProfileReport> named_profiles(const std::vector<std::string>& names)
   return reports;
 }
 
+int status_of(const FaultHuntOptions& o, bool held) {
+  if (!o.stop->load()) return held ? kHeld : kBroken;
+  print_error("interrupted: unfinished faults are left out\n");
+  return kInterrupted;
+}
+
 /// Whether the profiles hide faults, if the engine were their subject.
 int judge_by_profiles(const FaultsArguments& a, const std::vector<const Fault*>& chosen,
                       const FaultHuntOptions& o, StatusLine& status) {
@@ -94,11 +100,7 @@ int judge_by_profiles(const FaultsArguments& a, const std::vector<const Fault*>&
     hidden += reports[i].hidden();
   }
   print_out(a.json ? json_of(reports).dump(2) + "\n" : text_of(reports));
-  if (o.stop->load()) {
-    print_error("interrupted: unfinished faults are left out\n");
-    return kInterrupted;
-  }
-  return hidden == 0 ? kHeld : kBroken;
+  return status_of(o, hidden == 0);
 }
 
 int hunt_catalogue(const FaultsArguments& a) {
@@ -132,11 +134,7 @@ int hunt_catalogue(const FaultsArguments& a) {
   report.faults = hunt_faults(chosen, o);
   status.clear();
   print_out(a.json ? json_of(report).dump(2) + "\n" : text_of(report));
-  if (o.stop->load()) {
-    print_error("interrupted: unfinished faults are left out\n");
-    return kInterrupted;
-  }
-  return report.survivors() == 0 ? kHeld : kBroken;
+  return status_of(o, report.survivors() == 0);
 }
 
 void declare_faults(Command& command) {

@@ -21,16 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char c : text) {
-    result += c;
-    if (c == '\n') result += "  ";
-  }
-  while (!result.empty() && (result.back() == ' ' || result.back() == '\n')) result.pop_back();
-  return result + "\n";
-}
-
 /// The hash of the case makes a name stand for one content.
 std::string file_name_with(const std::string& subject, const Finding& finding,
                            const std::string& found_in) {
@@ -141,7 +131,7 @@ std::string text_of(const Report& r) {
                   r.count > 1 ? fmt::format(", {} cases", r.count) : "", law.statement, law.harm);
   text += field("at", r.violation.place) + field("expected", r.violation.expected) +
           field("got", r.violation.got) + "\n";
-  text += indented(describe(r.smallest)) + "\n";
+  text += fmt::format("  {}\n\n", hanging(describe(r.smallest), 2));
   if (!r.saved_case.empty()) text += fmt::format("  found in: {}\n", r.saved_case.string());
   text += fmt::format("  again:    {}\n", paint.cyan(r.again));
   if (!r.unshrunk.empty() && r.unwritable.empty())

@@ -86,22 +86,10 @@ std::string unexpected(const CLI::App& app) {
                      did_you_mean(given, option_names(command)), help);
 }
 
-std::string missing(const CLI::App& app, const std::string& otherwise) {
-  for (const CLI::App* command : {&chosen_of(app), &app}) {
-    for (const CLI::Option* option : command->get_options()) {
-      if (!option->get_required() || option->count() > 0) continue;
-      return fmt::format("{} expects {}: {}; got none", command->get_name(),
-                         option->get_type_name(), option->get_description());
-    }
-  }
-  return otherwise;
-}
-
 /// One line for what CLI11 says in its own words.
 std::string sentence_for(const CLI::App& app, const CLI::ParseError& error) {
   const std::string what = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return unexpected(app);
-  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) return missing(app, what);
   const auto parts = [&](std::string_view between) {
     const std::size_t at = what.find(between);
     return std::pair(what.substr(0, at), what.substr(std::min(what.size(), at + between.size())));
@@ -124,11 +112,6 @@ std::string sentence_for(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 }  // namespace
-
-Option& Option::required() {
-  option_->required();
-  return *this;
-}
 
 Option& Option::is_folder() {
   option_->check([](const std::string& text) {

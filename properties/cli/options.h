@@ -19,7 +19,6 @@ using Action = std::function<int()>;
 class Option {
  public:
   explicit Option(CLI::Option& option) : option_(&option) {}
-  Option& required();
   /// Must name a folder that exists.
   Option& is_folder();
   /// Has an effect only beside `other`, and is refused without it.

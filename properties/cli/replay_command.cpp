@@ -119,24 +119,20 @@ void print_side_by_side(const Replay& r) {
   // Most subjects in other processes record no timeline.
   if (r.seen.plain.timeline.empty() && r.seen.checkpointed.timeline.empty()) return;
   const Paint paint(colour_wanted(1));
-  const std::vector<std::string> left = order_of_work(r.seen.plain);
-  const std::vector<std::string> right = order_of_work(r.seen.checkpointed);
   const int width = std::max(20, (terminal_width(1) - 6) / 2);
+  const auto print_columns = [width](const auto& plain, const auto& checkpointed) {
+    for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
+      print_out("  " + padded(i < plain.size() ? cut(plain[i], width) : "", width) + "  " +
+                (i < checkpointed.size() ? cut(checkpointed[i], width) : "") + "\n");
+    }
+  };
   print_out("\n  " + paint.bold(padded("plain", width)) + "  " + paint.bold("checkpointed") +
             "   (layers in the order in which they ran; ' marks a recomputation)\n");
-  for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
-    print_out("  " + padded(i < left.size() ? cut(left[i], width) : "", width) + "  " +
-              (i < right.size() ? cut(right[i], width) : "") + "\n");
-  }
+  print_columns(order_of_work(r.seen.plain), order_of_work(r.seen.checkpointed));
   const std::vector<std::string> charts =
       memory_texts(r.seen.plain, r.seen.checkpointed, width, paint);
-  const std::vector<std::string> plain = lines_of(charts[0]);
-  const std::vector<std::string> checkpointed = lines_of(charts[1]);
   print_out("\n");
-  for (std::size_t i = 0; i < std::max(plain.size(), checkpointed.size()); ++i) {
-    print_out("  " + padded(i < plain.size() ? plain[i] : "", width) + "  " +
-              (i < checkpointed.size() ? checkpointed[i] : "") + "\n");
-  }
+  print_columns(lines_of(charts[0]), lines_of(charts[1]));
   print_out("  " + padded("peak " + bytes_text(r.seen.plain.peak_bytes), width) + "  peak " +
             bytes_text(r.seen.checkpointed.peak_bytes) + "\n");
 }
@@ -183,16 +179,11 @@ std::string verdict_of(const Replay& r, const LawSet& asked, bool fresh) {
   const Paint paint(colour_wanted(1));
   const std::string rest =
       fmt::format("{} kept, {} n/a, {} not observed", counts[0], counts[2], counts[3]);
-  const Violation* first = r.verdicts.first();
-  if (first != nullptr && !fresh) {
-    return paint.green(fmt::format("no new violation ({} violated, as the profile says)",
-                                   counted(counts[1], "law"))) +
-           "; " + rest;
-  }
-  if (first != nullptr) {
-    return paint.red(fmt::format("{} violated{}", counted(counts[1], "law"),
-                                 counts[1] > 1 ? ", the first " + std::string(first->law)
-                                               : ": " + std::string(first->law))) +
+  if (const Violation* first = r.verdicts.first()) {
+    const std::string broken = counted(counts[1], "law") + " violated";
+    const std::string of = (counts[1] > 1 ? ", the first " : ": ") + std::string(first->law);
+    return (fresh ? paint.red(broken + of)
+                  : paint.green("no new violation (" + broken + ", as the profile says)")) +
            "; " + rest;
   }
   if (counts[0] == 0) return paint.red("no law had anything to judge") + "; " + rest;

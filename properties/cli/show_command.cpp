@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 
@@ -23,12 +24,14 @@ struct ShowArguments {
   bool json = false;
 };
 
-Json points(const Record& record) {
+Json run_json(const Record& record) {
   Json list = Json::array();
   for (const TimelinePoint& p : record.timeline) {
     list.push_back({p.live, p.saved, p.layer, p.execution, phase_name(p.phase)});
   }
-  return list;
+  return {{"peak_bytes", record.peak_bytes},
+          {"reserved_bytes", record.reserved_bytes},
+          {"timeline", list}};
 }
 
 Json show_json(const Replay& r) {
@@ -42,12 +45,8 @@ Json show_json(const Replay& r) {
                    {"frozen_layers", r.seen.forecast.frozen_layers},
                    {"draws_per_forward", r.seen.forecast.draws_per_forward}};
   j["timeline_fields"] = {"live", "saved", "layer", "execution", "phase"};
-  j["plain"] = {{"peak_bytes", r.seen.plain.peak_bytes},
-                {"reserved_bytes", r.seen.plain.reserved_bytes},
-                {"timeline", points(r.seen.plain)}};
-  j["checkpointed"] = {{"peak_bytes", r.seen.checkpointed.peak_bytes},
-                       {"reserved_bytes", r.seen.checkpointed.reserved_bytes},
-                       {"timeline", points(r.seen.checkpointed)}};
+  j["plain"] = run_json(r.seen.plain);
+  j["checkpointed"] = run_json(r.seen.checkpointed);
   return j;
 }
 
@@ -72,9 +71,8 @@ int show(const ShowArguments& a) {
   print_out(paint.bold(a.choice.name()) + "\n" + describe(c) + "\n");
   // Of a case that lost the device nothing was gathered.
   if (r.seen.forecast.executions.empty()) return status;
-  std::string runs;
-  for (const int n : r.seen.forecast.executions) runs += fmt::format(" {}", n);
-  print_out(fmt::format("forecast: runs of each layer per forward:{}\n", runs));
+  print_out(fmt::format("forecast: runs of each layer per forward: {}\n",
+                        fmt::join(r.seen.forecast.executions, " ")));
   print_out(fmt::format("          saved after one forward: {}, plain {}\n",
                         bytes_text(r.seen.forecast.saved_bytes),
                         bytes_text(r.seen.forecast.plain_saved_bytes)));
@@ -83,17 +81,13 @@ int show(const ShowArguments& a) {
                           bytes_text(r.seen.forecast.offloaded_bytes)));
   }
   if (r.seen.forecast.computations != r.seen.forecast.executions) {
-    std::string computed;
-    for (const int n : r.seen.forecast.computations) computed += fmt::format(" {}", n);
     print_out(fmt::format(
-        "          of these runs compute:{} (the others are views, or their results were kept)\n",
-        computed));
+        "          of these runs compute: {} (the others are views, or their results were kept)\n",
+        fmt::join(r.seen.forecast.computations, " ")));
   }
   if (!r.seen.forecast.frozen_layers.empty()) {
-    std::string frozen;
-    for (const int layer : r.seen.forecast.frozen_layers) frozen += fmt::format(" {}", layer);
-    print_out(fmt::format("          {} layers{} (no input of their segment requires grad)\n",
-                          paint.yellow("frozen:"), frozen));
+    print_out(fmt::format("          {} layers {} (no input of their segment requires grad)\n",
+                          paint.yellow("frozen:"), fmt::join(r.seen.forecast.frozen_layers, " ")));
   }
   if (r.seen.plain.timeline.empty() && r.seen.checkpointed.timeline.empty()) {
     print_out(fmt::format("{} does not record its bytes over time\n", subject->declares().name));
