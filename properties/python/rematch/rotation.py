@@ -14,7 +14,7 @@ from rematch.journal.computations import PLAIN, Modules, known_of
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
 from rematch.journal.operators import Operator, OperatorsAroundCompiled, tensors
 from rematch.journal.fingerprint import Fingerprints, flattened
-from rematch.journal.phases import OPTIMIZER, Lasting, Phases
+from rematch.journal.phases import OPTIMIZER, STEPPED, Lasting, Phases
 from rematch.journal.twice import Repeated, Twice, written
 
 
@@ -92,10 +92,7 @@ class Rotation:
         """The watched step is over. Returns the suspects of which more is known now."""
         if self._phases is None:
             return []
-        phases = self._phases
-        phases.over()
-        if self._compares_ranks and phases.optimizer is not None:
-            self._compare_ranks("parameter", dict(phases.model.named_parameters()))
+        self._phases.over()
         self._phases = self._modules = None
         if self.parts:
             self._turn()
@@ -132,18 +129,22 @@ class Rotation:
             self.parts = []
 
     def _changed(self, phase: str) -> None:
-        """A phase of the step begins; "" is the time after it."""
+        """A phase of the step begins, or a time that is no part of it."""
         if self._running:
             self._mode.leave()
             self._counts[self._running] = self._twice.count
             self._running = ""
-        if phase == OPTIMIZER and self._compares_ranks and self._phases is not None:
-            named = self._phases.model.named_parameters()
-            self._compare_ranks("gradient", {name: p.grad for name, p in named if p.grad is not None})
-        if phase:
-            self._known.setdefault(phase, None)
+        if phase in (OPTIMIZER, STEPPED) and self._compares_ranks and self._phases is not None:
+            named = dict(self._phases.model.named_parameters())
+            if phase == OPTIMIZER:
+                self._compare_ranks("gradient", {name: p.grad for name, p in named.items() if p.grad is not None})
+            else:
+                self._compare_ranks("parameter", named)
+        if phase in ("", STEPPED):
+            return
+        self._known.setdefault(phase, None)
         turn = self.parts[self._next] if self.parts else (phase, None)
-        if phase and turn[0] == phase:
+        if turn[0] == phase:
             # A phase may come several times a step.
             self._twice.count, self._twice.chosen = self._counts.get(phase, 0), turn[1]
             self._running = phase

@@ -16,7 +16,7 @@ from torch.optim import optimizer as of_optimizers
 from rematch.journal.journal import BACKWARD, FORWARD
 from rematch.journal.operators import Operators
 
-BETWEEN, OPTIMIZER = "between the backward and the next forward", "optimizer"
+BETWEEN, OPTIMIZER, STEPPED = "between the backward and the next forward", "optimizer", "stepped"
 """Phases of a step beside FORWARD, which includes the loss, and BACKWARD, which includes recomputations; clipping is
 BETWEEN."""
 
@@ -32,7 +32,7 @@ class Phases:
     _patched = ExitStack()
 
     def __init__(self, model: nn.Module, changed: Callable[[str], None]) -> None:
-        """`changed` is told of each phase that begins; "" is a time that is not part of the step."""
+        """`changed` is told of each phase that begins; "" and STEPPED are times that are not part of the step."""
         self.model, self.first_node = model, torch.autograd._get_sequence_nr()
         self.optimizer: torch.optim.Optimizer | None = None
         """The optimizer of the model's that stepped last. From then on, only further ones of them belong to the step."""
@@ -77,7 +77,7 @@ class Phases:
             self._changed("")
 
     def _has_stepped(self, optimizer: torch.optim.Optimizer) -> None:
-        self._changed(BETWEEN if self.optimizer is None else "")
+        self._changed(BETWEEN if self.optimizer is None else STEPPED if optimizer is self.optimizer else "")
 
     @classmethod
     def of_this_thread(cls) -> list["Phases"]:
