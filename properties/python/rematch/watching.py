@@ -5,11 +5,13 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 from rematch.finding import Finding, rank
 from rematch.journal.comparison import Comparison, compare
@@ -20,6 +22,8 @@ from rematch.rotation import Rotation
 
 _SHARE = 4
 """Which part of the regions a watched step looks at: each fourth one, after a first step that looks at all."""
+_LOOKS = 4
+"""In how many looks on end a region must grow until that is said."""
 _COMPILED_STAYS = tuple(int(number) for number in torch.__version__.split(".")[:2]) >= (2, 15)
 """Whether compiled code stays compiled when a mode is entered: of the releases that were tried, in 2.15, not in 2.9."""
 
@@ -65,6 +69,9 @@ class Watch(Regions):
         self._fingerprints = Fingerprints()
         self._modules: Modules | None = None
         self._said: set[str] = set()
+        self.sizes: dict[str, int] = {}
+        """The bytes of all results that a region computes, by the module in which it begins, as of the last look."""
+        self._weighed: dict[Any, list[int]] = {}
         self._lock = threading.Lock()
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
@@ -218,6 +225,7 @@ class Watch(Regions):
     def _over(self, region: Region, execution: Computation, step: int, recomputes: bool) -> Comparison | None:
         """Ends a noted region, and returns how a recomputation compares with its forward."""
         if not recomputes:
+            self._weigh(region, execution)
             modules = [noted.entry.module for noted in execution.results]
             self._inside.update(modules)
             self._first.update(modules[:1] if modules and modules[0] != execution.around else ())
@@ -226,6 +234,21 @@ class Watch(Regions):
         self.compared += 1
         self.rounded += comparison.rounded
         return comparison
+
+    def _weigh(self, region: Region, execution: Computation) -> None:
+        """Notes how many bytes a region computes, and says where they grow with each look at the same arguments."""
+        if not execution.results:
+            return
+        name = execution.results[0].entry.module
+        shapes = tuple(t.shape for t in tree_leaves((region.args, region.kwargs)) if isinstance(t, torch.Tensor))
+        entries = [noted.entry for noted in execution.results]
+        self.sizes[name] = sum(e.shape.numel() * e.dtype.itemsize for e in entries)
+        seen = self._weighed.setdefault((name, shapes), [])
+        seen.append(self.sizes[name])
+        del seen[:-_LOOKS]
+        if len(seen) == _LOOKS and all(a < b for a, b in pairwise(seen)):
+            grown = ", ".join(f"{count:,}" for count in seen)
+            self._say(f"the region that begins in {name or 'the model'} computes more from look to look: {grown} B")
 
     def _has_turn(self, region: Region) -> bool:
         """Whether a forward is noted: not if no backward can follow it, or if a CUDA graph captures it."""
@@ -257,7 +280,10 @@ class Watch(Regions):
     def _unseen(self, what: str) -> None:
         if what not in self._said:
             self._said.add(what)
-            warnings.warn(f"rematch.watch, not seen: {what}", WatchWarning, stacklevel=2)
+            self._say(f"not seen: {what}")
+
+    def _say(self, text: str) -> None:
+        warnings.warn(f"rematch.watch, {text}", WatchWarning, stacklevel=3)
 
 
 class _Ran:

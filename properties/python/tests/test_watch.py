@@ -453,3 +453,18 @@ def test_a_layer_that_is_no_longer_checkpointed_is_named_once_and_one_that_is_le
     named = "any call of checkpoint() around layers.2.norm1 in step 2, unlike in an earlier watched step"
     assert texts == [f"rematch.watch, not seen: {named}"] and not watch.findings
     assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_region_that_computes_more_in_each_step_is_named():
+    def grows(self, x):
+        self.kept = [*self.kept, x.detach()] if torch.is_grad_enabled() else self.kept
+        return torch.stack([x, *self.kept]).sum(0)
+
+    model = Checkpointed(nn.Sequential(nn.Linear(4, 4), maker(grows, None, kept=[])()), True)
+    model.inner[1].kept = []
+    watch = rematch.watch(model, 1, lambda finding: None, turns=0)
+    with pytest.warns(WatchWarning, match="the region that begins in inner.0 computes more from look to look: "):
+        for _ in range(4):
+            model(rows()).sum().backward()
+    # What a linear layer, a stack and a sum of three and more rows of 3 x 4 make.
+    assert watch.sizes["inner.0"] == 4 * 12 * (1 + 4 + 1)
