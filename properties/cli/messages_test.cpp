@@ -127,21 +127,14 @@ TEST_CASE("conform says how long everything would take, and hunts in nothing") {
 
 TEST_CASE("a hunt that is stopped does not wait for a subject that gives no answer") {
   const ScratchFolder folder;
-  folder.write("hanging.sh",
-               "read -r line <&3\n"
-               "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
-               "printf '{\"hello\":{\"protocol\":1,\"name\":\"hanging\",\"versions\":{},"
-               "\"observes\":[\"outputs\"],\"implements\":%s}}\\n' \"$all\" >&4\n"
-               "read -r line <&3\n"
-               "touch started\n"
-               "exec cat <&3 >/dev/null\n");
+  const std::string subject =
+      write_subject(folder, "hanging", "read -r line <&3\ntouch started\nexec cat <&3 >/dev/null");
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begin = Clock::now();
-  const Outcome o =
-      run_line("(" + kProgram +
-                   " check --no-regressions --subject 'sh hanging.sh' --for 1h & p=$!; "
-                   "until [ -e started ]; do :; done; kill -INT $p; wait $p) 2>&1",
-               folder.path());
+  const Outcome o = run_line("(" + kProgram + " check" + subject +
+                                 " --for 1h & p=$!; "
+                                 "until [ -e started ]; do :; done; kill -INT $p; wait $p) 2>&1",
+                             folder.path());
   INFO(o.out);
   CHECK(o.status == 130);
   CHECK(contains(o.out, "interrupted"));

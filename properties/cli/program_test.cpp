@@ -1,10 +1,6 @@
 // The program as its users meet it: arguments in, text and exit status out.
-#include <unistd.h>
-
 #include <catch2/catch_test_macros.hpp>
-#include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -80,14 +76,11 @@ TEST_CASE("replay judges a case law by law and shows both runs") {
 }
 
 TEST_CASE("the same case comes from a seed and from the file that show prints") {
-  const fs::path file =
-      fs::temp_directory_path() / ("rematch-show-" + std::to_string(getpid()) + ".json");
+  const ScratchFolder folder;
   const Json shown = Json::parse(run("show --json --seed 4 --case 11").out);
-  std::ofstream(file) << shown["case"];
-  const Json again = Json::parse(run("replay --json " + file.string()).out);
-  const Json seeded = Json::parse(run("replay --json --seed 4 --case 11").out);
-  CHECK(again == seeded);
-  fs::remove(file);
+  const std::string file = folder.write("case.json", shown["case"].dump());
+  CHECK(Json::parse(run("replay --json '" + file + "'").out) ==
+        Json::parse(run("replay --json --seed 4 --case 11").out));
 }
 
 TEST_CASE("show draws the bytes over time") { check(run("show --seed 1 --case 8"), 0, {"█"}); }
@@ -202,14 +195,12 @@ TEST_CASE("a check in which nothing was judged is not green, and says why") {
 }
 
 TEST_CASE("a case that asks for more memory than a run may use is refused, not called broken") {
-  const fs::path file =
-      fs::temp_directory_path() / ("rematch-huge-" + std::to_string(getpid()) + ".json");
-  std::ofstream(file) << R"({"format": 1, "seed": 1, "dtype": "float64",)"
-                         R"( "input": [1000000, 1000], "layers": [{"kind": "relu"}]})";
-  for (const char* command : {"replay ", "show "}) {
-    check(run(command + file.string()), 2, {"too large"});
-  }
-  fs::remove(file);
+  const ScratchFolder folder;
+  const std::string file =
+      folder.write("huge.json", R"({"format": 1, "seed": 1, "dtype": "float64",)"
+                                R"( "input": [1000000, 1000], "layers": [{"kind": "relu"}]})");
+  for (const char* command : {"replay ", "show "})
+    check(run(command + ("'" + file + "'")), 2, {"too large"});
 }
 
 TEST_CASE("output that cannot be written is an error") {

@@ -26,21 +26,6 @@ void write_profile(const fs::path& file, const char* laws) {
       << R"(, "when": ["stateful_layer"], "why": "It is so.", "reported": "https://example.org/1", "since": "2.9"}]})";
 }
 
-/// Writes a subject in the language of the shell: it says hello as the script's name, and ends by
-/// `then` in its first run. `implements`: JSON; every feature there is by default.
-std::string write_subject(const ScratchFolder& folder, const std::string& name,
-                          const std::string& then, const std::string& implements = "") {
-  folder.write(
-      name + ".sh",
-      "read -r line <&3\n"
-      "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
-      "printf '{\"hello\":{\"protocol\":1,\"name\":\"%s\",\"versions\":{\"shell\":\"<5.2>\"},'"
-      "'\"observes\":[\"outputs\"],\"implements\":%s}}\\n' " +
-          name + (implements.empty() ? " \"$all\"" : " '" + implements + "'") + " >&4\n" + then +
-          "\n");
-  return " --no-regressions --subject 'sh " + name + ".sh'";
-}
-
 }  // namespace
 
 TEST_CASE("a hunt through two pipes gives the record hash of the hunt without") {
@@ -308,15 +293,11 @@ TEST_CASE("a replay of a subject that records no bytes over time has no empty ch
 
 TEST_CASE("a script or a report that was written is a success, whatever the verdict") {
   const ScratchFolder folder;
-  folder.write(
-      "writing.sh",
-      "read -r line <&3\n"
-      "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
-      "printf '{\"hello\":{\"protocol\":1,\"name\":\"writing\",\"versions\":{},\"exports\":true,"
-      "\"observes\":[\"outputs\"],\"implements\":%s}}\\n' \"$all\" >&4\n"
+  write_subject(
+      folder, "writing",
       "read -r line <&3\n"
       "case $line in *'\"export\"'*) id=${line#*'\"id\":'}\n"
-      "printf '{\"answer\":{\"id\":%s,\"script\":\"print()\"}}\\n' \"${id%%,*}\" >&4;; esac\n");
+      "printf '{\"answer\":{\"id\":%s,\"script\":\"print()\"}}\\n' \"${id%%,*}\" >&4;; esac");
   const std::string replay = "replay --seed 1 --case 3 --subject 'sh writing.sh'";
   CHECK(run(replay, folder.path()).status == 1);
   check(run(replay + " --export writing > bug.py", folder.path()), 0);

@@ -28,4 +28,20 @@ inline nlohmann::json json_in(const std::string& out) {
                                out.begin() + static_cast<std::ptrdiff_t>(out.rfind("}\n") + 1));
 }
 
+/// Writes a subject in the language of the shell: it says hello as the script's name, and ends by
+/// `then` in its first run. `implements`: JSON; every feature there is by default.
+inline std::string write_subject(const ScratchFolder& folder, const std::string& name,
+                                 const std::string& then, const std::string& implements = "") {
+  folder.write(name + ".sh",
+               "read -r line <&3\n"
+               "all=$(printf '%s' \"$line\" | sed 's/.*\"features\":\\(\\[[^]]*\\]\\).*/\\1/')\n"
+               "printf "
+               "'{\"hello\":{\"protocol\":1,\"name\":\"%s\",\"versions\":{\"shell\":\"<5.2>\"},"
+               "\"exports\":true,'"
+               "'\"observes\":[\"outputs\"],\"implements\":%s}}\\n' " +
+                   name + (implements.empty() ? " \"$all\"" : " '" + implements + "'") + " >&4\n" +
+                   then + "\n");
+  return " --no-regressions --subject 'sh " + name + ".sh'";
+}
+
 }  // namespace rematch::testing
