@@ -159,7 +159,7 @@ class Rotation:
         for name, prints in zip(named, torch.stack(every, 1).tolist(), strict=True):
             most = max(prints, key=prints.count)
             if unlike := tuple(i for i, one in enumerate(prints) if one != most):
-                return self._tell(Finding(self._step, rank(), name, what, None, phase=self._running, ranks=unlike))
+                return self._tell(Finding(self._step, rank(), name, what, None, phase=OPTIMIZER, ranks=unlike))
 
     def _note(self, op: Operator) -> bool:
         """Notes which submodule runs an operator. Returns whether it runs again, since it is the operator of a suspect."""
