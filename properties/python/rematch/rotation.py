@@ -14,7 +14,7 @@ from rematch.journal.computations import PLAIN, Modules, known_of
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
 from rematch.journal.operators import Operator, OperatorsAroundCompiled, tensors
 from rematch.journal.fingerprint import Fingerprints, flattened
-from rematch.journal.phases import OPTIMIZER, STEPPED, Lasting, Phases
+from rematch.journal.phases import OPTIMIZER, STEPPED, Lasting, Phases, in_backward
 from rematch.journal.twice import Repeated, Twice, written
 
 
@@ -130,6 +130,7 @@ class Rotation:
 
     def _changed(self, phase: str) -> None:
         """A phase of the step begins, or a time that is no part of it."""
+        self._twice.listens = False
         if self._running:
             self._mode.leave()
             self._counts[self._running] = self._twice.count
@@ -147,7 +148,7 @@ class Rotation:
         if turn[0] == phase:
             # A phase may come several times a step.
             self._twice.count, self._twice.chosen = self._counts.get(phase, 0), turn[1]
-            self._running = phase
+            self._running, self._twice.listens = phase, True
             self._mode.enter()
 
     def _compare_ranks(self, what: str, named: dict[str, Tensor]) -> None:
@@ -194,7 +195,7 @@ class Rotation:
         """Returns the submodule whose operator it is, or the parameter whose update, and the phase."""
         assert self._modules is not None and self._phases is not None
         found = self._modules.at(sys._getframe(), None)
-        is_backward = torch._C._current_graph_task_id() >= 0
+        is_backward = in_backward()
         if found is not None and found[1] is not None:
             return found[0], RECOMPUTATION if is_backward else self._running
         if is_backward:

@@ -17,6 +17,7 @@ from rematch.finding import Finding, rank
 from rematch.journal.comparison import Comparison, compare
 from rematch.journal.computations import Computation, Computations, Modules
 from rematch.journal.fingerprint import Fingerprints
+from rematch.journal.phases import in_backward, is_traced
 from rematch.journal.regions import Region, Regions, told, why
 from rematch.rotation import Rotation
 
@@ -69,6 +70,8 @@ class Watch(Regions):
         self._fingerprints = Fingerprints()
         self._modules: Modules | None = None
         self._said: set[str] = set()
+        self._raised: Exception | None = None
+        """What was raised on purpose."""
         self.sizes: dict[str, int] = {}
         """The bytes of all results that a region computes, by the module in which it begins, as of the last look."""
         self._weighed: dict[Any, list[int]] = {}
@@ -110,7 +113,8 @@ class Watch(Regions):
         self.remove()
 
     def _enter(self, model: nn.Module) -> None:
-        if torch.compiler.is_compiling():
+        # A recomputation of the whole model is part of its step.
+        if in_backward() or is_traced():
             return
         self._end_step()
         if not model.training or not torch.is_grad_enabled():
@@ -118,7 +122,8 @@ class Watch(Regions):
         self.steps += 1
         if self.steps % self.every == 0 or (self.rotation is not None and self.rotation.has_suspects):
             self._leave()
-            self._begin_step(model)
+            with torch._C.DisableTorchFunction():
+                self._begin_step(model)
 
     def _begin_step(self, model: nn.Module) -> None:
         if self.steps_watched and not self.count:
@@ -262,7 +267,7 @@ class Watch(Regions):
         self._found(Finding.of(comparison, step, rank()))
 
     def _failed(self, what: str, error: Exception) -> None:
-        if isinstance(error, RecomputationDiffers) or self._on_difference not in ("warn", "raise"):
+        if error is self._raised:
             raise error
         self._unseen(f"{what}: {why(error)}")
 
@@ -271,9 +276,14 @@ class Watch(Regions):
         if known is None and self.rotation is not None and finding.is_open:
             self.rotation.suspect(finding)
         if self._on_difference == "raise":
-            raise RecomputationDiffers(finding)
+            self._raised = RecomputationDiffers(finding)
+            raise self._raised
         if self._on_difference != "warn":
-            self._on_difference(finding)
+            try:
+                self._on_difference(finding)
+            except Exception as error:
+                self._raised = error
+                raise
         elif known is None:
             warnings.warn(str(finding), WatchWarning, stacklevel=2)
 

@@ -1,11 +1,12 @@
 """Tells in which phase a training step is, though nothing but the model is known, and enters a mode for one phase."""
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 from unittest import mock
+from weakref import WeakSet
 
 import torch
 import torch.utils._python_dispatch as dispatch
@@ -20,16 +21,31 @@ BETWEEN, OPTIMIZER, STEPPED = "between the backward and the next forward", "opti
 """Phases of a step beside FORWARD, which includes the loss, and BACKWARD, which includes recomputations; clipping is
 BETWEEN."""
 
-
 _KEYS = torch._C._TorchDispatchModeKey
 _TRACING = _KEYS.FAKE, _KEYS.PROXY, _KEYS.FUNCTIONAL
+_OWN = "torch.", "rematch."
+"""Libraries whose modes see nothing of an operator that runs again: policies of checkpoint() and counters among them."""
+_push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
+
+
+def is_traced() -> bool:
+    """Whether what runs is traced or transformed, and computes no numbers of the step."""
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
+    return any(torch._C._get_dispatch_mode(key) is not None for key in _TRACING)
+
+
+def in_backward() -> bool:
+    """Whether a node of autograd runs in this thread: modes that are entered or left there come back when it ends."""
+    return torch._C._current_graph_task_id() >= 0
 
 
 class Phases:
     """The phases of one step: it begins with the forward of a model, and is over when over() is called."""
 
-    _begun: list["Phases"] = []
+    _begun: "WeakSet[Phases]" = WeakSet()
     _patched = ExitStack()
+    _hears_of_optimizers = False
 
     def __init__(self, model: nn.Module, changed: Callable[[str], None]) -> None:
         """`changed` is told of each phase that begins; "" and STEPPED are times that are not part of the step."""
@@ -41,21 +57,22 @@ class Phases:
     def begin(self) -> None:
         """A step begins, with the forward of the model."""
         if not self._begun:
+            self._patched.close()
             run = partial(_run_backward, graph._engine_run_backward)
             for place in (graph, torch.autograd):
                 self._patched.enter_context(mock.patch.object(place, "_engine_run_backward", run))
-            for hook in (
-                of_optimizers.register_optimizer_step_pre_hook(partial(_tell_all, Phases._steps)),
-                of_optimizers.register_optimizer_step_post_hook(partial(_tell_all, Phases._has_stepped)),
-            ):
-                self._patched.callback(hook.remove)
-        self._begun.append(self)
+        if not Phases._hears_of_optimizers:
+            # They stay: a compiled optimizer compiles again when its hooks change.
+            Phases._hears_of_optimizers = True
+            of_optimizers.register_optimizer_step_pre_hook(partial(_tell_all, Phases._steps))
+            of_optimizers.register_optimizer_step_post_hook(partial(_tell_all, Phases._has_stepped))
+        self._begun.add(self)
         self._to(FORWARD)
 
     def over(self) -> None:
         """The step is over."""
         self._to("")
-        self._begun.remove(self)
+        self._begun.discard(self)
         if not self._begun:
             self._patched.close()
 
@@ -86,10 +103,8 @@ class Phases:
 
 
 def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    # A backward within a backward, as of the reentrant variant, is part of it; what is traced or transformed is none.
-    is_part = torch._C._current_graph_task_id() >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
-    is_traced = any(torch._C._get_dispatch_mode(key) is not None for key in _TRACING)
-    told = [] if is_part or is_traced else Phases.of_this_thread()
+    # A backward within a backward, as of the reentrant variant, is part of it.
+    told = [] if in_backward() or is_traced() else Phases.of_this_thread()
     for phases in told:
         phases.runs_backward(True)
     try:
@@ -97,9 +112,14 @@ def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     finally:
         for phases in told:
             phases.runs_backward(False)
+        if told:
+            Lasting.tidy()
 
 
 def _tell_all(method: Callable[..., None], optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    # The optimizer of a hook of autograd steps in the backward.
+    if torch.compiler.is_compiling() or in_backward():
+        return
     for phases in Phases.of_this_thread():
         method(phases, optimizer)
 
@@ -108,48 +128,64 @@ class Lasting:
     """A mode that is entered here and left there, whatever other modes are entered and left in between.
 
     Where another mode ends while this one is above it, PyTorch would take this one off in its place. Modes of a job, as
-    they are entered, go beneath this one, which so runs again what they do to results.
+    they are entered, go beneath this one, which so runs again what they do to results. Where PyTorch would put it back,
+    in a node of autograd or under inference_mode(), it stays until tidy(), and `is_awake` is false.
     """
 
-    _on: list[Operators] = []
+    _on: list["Lasting"] = []
     _patched = ExitStack()
 
     def __init__(self, mode: Operators) -> None:
-        self._mode = mode
+        self._mode, self.is_awake = mode, False
+        self._entered: tuple[bool, bool, int] | None = None
 
     def enter(self) -> None:
         """Enters the mode, as the innermost one."""
-        if not self._on:
-            self._patched.enter_context(mock.patch.object(dispatch, "_pop_mode", partial(_popped, dispatch._pop_mode)))
-            pushed = partial(_pushed, dispatch._push_mode)
-            self._patched.enter_context(mock.patch.object(dispatch, "_push_mode", pushed))
-        self._on.append(self._mode)
-        # Flags that compilers read are nested as modes are: they are left alone.
-        _push(self._mode)
+        self.tidy()
+        self.is_awake = True
+        if self._entered is None:
+            if not self._on:
+                pop, push = partial(_popped, dispatch._pop_mode), partial(_pushed, dispatch._push_mode)
+                self._patched.enter_context(mock.patch.object(dispatch, "_pop_mode", pop))
+                self._patched.enter_context(mock.patch.object(dispatch, "_push_mode", push))
+            self._on.append(self)
+            self._entered = _where()
+            # Flags that compilers read are nested as modes are: they are left alone.
+            _push(self._mode)
 
     def leave(self) -> None:
         """Leaves the mode, wherever it is."""
-        self._on.remove(self._mode)
-        if not self._on:
-            self._patched.close()
-        above = []
-        for _ in range(torch._C._len_torch_dispatch_stack()):
-            if (top := _pop(None)) is self._mode:
-                break
-            above.append(top)
-        for mode in reversed(above):
-            _push(mode)
+        self.is_awake = False
+        self.tidy()
+
+    @classmethod
+    def tidy(cls) -> None:
+        """Takes off the modes that were left, those that can be."""
+        for lasting in [one for one in cls._on if not one.is_awake and one._entered == _where()]:
+            lasting._entered = None
+            cls._on.remove(lasting)
+            above = []
+            while torch._C._len_torch_dispatch_stack() and (top := _pop(None)) is not lasting._mode:
+                above.append(top)
+            for mode in reversed(above):
+                _push(mode)
+        if not cls._on:
+            cls._patched.close()
+
+    @classmethod
+    def has(cls, mode: Any) -> bool:
+        """Whether a mode is a lasting one."""
+        return any(one._mode is mode for one in cls._on)
 
 
-_push, _pop = torch._C._push_on_torch_dispatch_stack, torch._C._pop_torch_dispatch_stack
-_ABOVE = "torch.", "rematch."
-"""Modes of these libraries stay above: policies of checkpoint() must not see an operator twice."""
+def _where() -> tuple[bool, bool, int]:
+    return torch.is_inference_mode_enabled(), in_backward(), threading.get_ident()
 
 
 def _popped(pop: Callable[[Any], Any], key: Any = None) -> Any:
     """Takes the innermost mode off that is not a lasting one."""
     lasting = []
-    while (found := pop(key)) in Lasting._on and torch._C._len_torch_dispatch_stack():
+    while Lasting.has(found := pop(key)) and torch._C._len_torch_dispatch_stack():
         lasting.append(found)
     for mode in reversed(lasting):
         _push(mode)
@@ -159,9 +195,25 @@ def _popped(pop: Callable[[Any], Any], key: Any = None) -> Any:
 def _pushed(push: Callable[[Any], None], mode: Any) -> None:
     """Puts a mode on, beneath the lasting ones that are the innermost if it is one of the job."""
     lasting = []
-    if not type(mode).__module__.startswith(_ABOVE):
-        while dispatch._get_current_dispatch_mode() in Lasting._on:
+    if not type(mode).__module__.startswith(_OWN):
+        while Lasting.has(dispatch._get_current_dispatch_mode()):
             lasting.append(_pop(None))
     push(mode)
     for one in reversed(lasting):
         _push(one)
+
+
+@contextmanager
+def beneath() -> Iterator[None]:
+    """Within, the modes of PyTorch and of this package are off; those of the job, which may stand for a device, are on."""
+    all_modes = [_pop(None) for _ in range(torch._C._len_torch_dispatch_stack())]
+    kept = [mode for mode in reversed(all_modes) if not type(mode).__module__.startswith(_OWN)]
+    for mode in kept:
+        _push(mode)
+    try:
+        yield
+    finally:
+        for _ in kept:
+            _pop(None)
+        for mode in reversed(all_modes):
+            _push(mode)

@@ -14,29 +14,20 @@ from rematch.journal.comparison import ROUNDING, told_apart
 from rematch.journal.computations import PLAIN, known_of
 from rematch.journal.fingerprint import bits, flattened
 from rematch.journal.operators import Operator, Reader, tensors
+from rematch.journal.phases import beneath, is_traced
 
 ONCE = "one execution was wrong, and that does not recur: hardware?"
 RECURS = "it recurs: hardware, or the kernel"
 UNORDERED = "the operator is not deterministic"
 EXECUTIONS = 16
 """How often an operator runs in all once two executions differ."""
-_UNLIKE = (
-    "empty",
-    "new_empty",
-    "resize",
-    "set_",
-    "record_stream",
-    "_local_scalar",
-    "is_",
-    "_has_",
-    "_cudnn_init",
-    "_empty",
-)
+_UNLIKE = ("empty", "_empty", "new_empty", "resize", "set_", "record_stream", "_local_scalar", "is_", "_has_")
+_UNLIKE += ("_cudnn_init",)
 """Operators whose names begin so make no values, or must not run twice."""
-_STATISTICS = "running_mean", "running_var"
-"""What batch norms write though their schemas do not say so."""
-_LIBRARIES = {"c10d", "_c10d_functional", "_c10d_functional_autograd", "fsdp", "symm_mem", "_dtensor", "prim"}
-"""Libraries whose operators talk to other ranks, or free memory."""
+_UNDECLARED = "running_mean", "running_var", "dropout_state"
+"""Arguments that batch norms and cuDNN's recurrent layers write though their schemas do not say so."""
+_LIBRARIES = {"aten", "torchvision"}
+"""Libraries whose operators run again. Others may draw, count, or talk to other ranks, and not say so."""
 _PER_TENSOR = ("_foreach_", "_fused_", "_amp_foreach_")
 """Operators on lists of tensors, of which one place in each list is run twice: their states are large."""
 
@@ -89,6 +80,8 @@ class Twice(Reader):
         """`counted` is asked of each operator, while none is chosen, whether it runs again."""
         self.count = self.ran = 0
         self.chosen: range | None = None
+        self.listens = False
+        """Whether operators count: a mode may be on for longer than it is meant to be."""
         self.snapshot: Path | None = None
         """Where the first operator that differs is written, for replay()."""
         self._tell, self._counted = tell, counted
@@ -98,21 +91,26 @@ class Twice(Reader):
         return any(hasattr(kind, "__tensor_flatten__") for kind in types)
 
     def before(self, op: Operator) -> None:
+        if not self.listens:
+            return
         number, self.count = self.count, self.count + 1
         chosen = self._counted(op) if self.chosen is None else number in self.chosen
-        if chosen and _is_repeatable(op.func) and all(map(_can_be_copied, op.taken())):
+        if chosen and _is_repeatable(op.func) and all(map(_is_plain, op.taken())) and not is_traced():
             with torch._C._DisableTorchDispatch():
-                op.notes = _Again(op, number)
+                again = _Again(op, number)
+                op.notes = None if again.is_tangled(op) else again
 
     def after(self, op: Operator) -> None:
         again: _Again | None = op.notes
         if again is None:
             return
-        op.notes, self.ran = None, self.ran + 1
-        state = again.state()
+        op.notes, state = None, again.state()
         try:
             with torch._C._DisableTorchDispatch():
                 first = again.results(again.part_of(op.result), again.given)
+                if not all(map(_is_plain, first)) or again.has_resized() or _arrives_later(op, first):
+                    return
+            self.ran += 1
             results = [first, again.run()]
             differing = _differing(*results)
             if differing is None:
@@ -135,7 +133,8 @@ class _Again:
     def __init__(self, op: Operator, place: int) -> None:
         """`place`: which place in lists of tensors runs again, if the operator is one on lists."""
         self._func, self._place, self._positional = op.func, None, list(arguments(op))[: len(op.args)]
-        if op.func._schema.name.split("::")[1].startswith(_PER_TENSOR):
+        schema = op.func._schema
+        if schema.name.split("::")[1].startswith(_PER_TENSOR) and str(schema.arguments[0].type) == "List[Tensor]":
             self._place = place
         self.given = {name: self.part_of(value) for name, value in arguments(op).items()}
         """The arguments of the run itself, by name."""
@@ -166,9 +165,25 @@ class _Again:
         with torch._C._DisableTorchDispatch():
             given = {**self.given, **{name: _copied(value) for name, value in self._before.items()}}
         args = [given[name] for name in self._positional]
-        returned = self._func(*args, **{n: v for n, v in given.items() if n not in self._positional})
+        with beneath():
+            returned = self._func(*args, **{n: v for n, v in given.items() if n not in self._positional})
         with torch._C._DisableTorchDispatch():
             return self.results(returned, given)
+
+    def is_tangled(self, op: Operator) -> bool:
+        """Whether the one place that runs again shares memory with another that the operator writes."""
+        if self._place is None:
+            return False
+        own, all_of_them = (
+            [_span(t) for name in self._written for t in tensors((given[name],))]
+            for given in (self.given, arguments(op))
+        )
+        return any(sum(a < end and begin < b for begin, end in all_of_them) > 1 for a, b in own)
+
+    def has_resized(self) -> bool:
+        """Whether the run resized what it wrote, of which PyTorch would warn again."""
+        pairs = ((self.given[name], self._before[name]) for name in self._written)
+        return any(a.shape != b.shape for pair in pairs for a, b in zip(*map(_tensors_of, pair), strict=True))
 
     def snapshot(self) -> dict[str, Any]:
         """Returns what it takes to run the operator again elsewhere."""
@@ -189,8 +204,8 @@ class _Again:
         wrote = [given[n] for n in self._written if self._place is None or isinstance(given[n], list)]
         made = list(tensors(wrote))
         there = {id(t) for t in made}
-        made += [t for t in tensors((returned,)) if id(t) not in there]
-        return made[:1] if known_of(self._func).reserves else made
+        new = [t for t in tensors((returned,)) if id(t) not in there]
+        return made + (new[:1] if known_of(self._func).reserves else new)
 
 
 def arguments(op: Operator) -> dict[str, Any]:
@@ -203,10 +218,8 @@ def written(op: Operator) -> dict[str, Any]:
     """Returns the arguments that an operator writes, by name."""
     given = arguments(op)
     infos = {a.name: a.alias_info for a in op.func._schema.arguments if a.name in given}
-    undeclared = _STATISTICS if op.func._schema.name.endswith("_batch_norm") else ()
-    return {
-        name: given[name] for name, info in infos.items() if name in undeclared or (info is not None and info.is_write)
-    }
+    names = (name for name, info in infos.items() if name in _UNDECLARED or (info is not None and info.is_write))
+    return {name: given[name] for name in names if given[name] is not None}
 
 
 _repeatable: dict[Any, bool] = {}
@@ -225,19 +238,51 @@ def _computes(func: Any) -> bool:
     aliases = [r.alias_info for r in func._schema.returns if r.alias_info is not None]
     is_view = func.is_view or not all(alias.is_write for alias in aliases)
     is_view = is_view or torch.Tag.inplace_view in func.tags
-    return library not in _LIBRARIES and not name.startswith(_UNLIKE) and not is_view
+    return library in _LIBRARIES and not name.startswith(_UNLIKE) and not is_view
+
+
+def _tensors_of(value: Any) -> list[Tensor]:
+    return list(tensors((value,)))
 
 
 def _copied(value: Any) -> Any:
-    return tree_map_only(Tensor, lambda t: t.detach().clone(), value)
+    return tree_map_only(Tensor, _copy, value)
 
 
-def _can_be_copied(t: Tensor) -> bool:
-    return type(t) in PLAIN and t.layout == torch.strided and t.device.type != "meta" and not t.is_quantized
+def _copy(t: Tensor) -> Tensor:
+    """Returns a copy with the same strides and the same place in a line of the cache: kernels depend on both."""
+    t = t.detach()
+    behind = t.data_ptr() % 64 // t.element_size()
+    if not t.numel() or t.is_conj() or t.is_neg() or (not behind and t.is_contiguous()):
+        return t.clone()
+    extent = _extent(t)
+    room = t.new_empty(extent + behind)
+    room[behind:].copy_(t.as_strided((extent,), (1,), t.storage_offset()))
+    return room.as_strided(t.shape, t.stride(), behind)
+
+
+def _extent(t: Tensor) -> int:
+    """Returns how many elements lie between the first and the last one, these included."""
+    return 1 + sum((n - 1) * stride for n, stride in zip(t.shape, t.stride(), strict=True)) if t.numel() else 0
+
+
+def _span(t: Tensor) -> tuple[int, int]:
+    return t.data_ptr(), t.data_ptr() + _extent(t) * t.element_size()
+
+
+def _is_plain(t: Tensor) -> bool:
+    if type(t) not in PLAIN or t.layout != torch.strided or t.device.type == "meta":
+        return False
+    return not (t.is_quantized or t.is_nested or t._is_zerotensor())
+
+
+def _arrives_later(op: Operator, results: Sequence[Tensor]) -> bool:
+    """Whether a result may still be on its way from a device: a copy that nobody waits for."""
+    return any(t.is_cpu for t in results) and not all(t.is_cpu for t in op.taken())
 
 
 def _generator(op: Operator) -> torch.Generator:
-    given = op.kwargs.get("generator")
+    given = next((a for a in (*op.args, *op.kwargs.values()) if isinstance(a, torch.Generator)), None)
     if given is None:
         device = next((t.device for t in op.taken()), torch.device(op.kwargs.get("device") or "cpu"))
         cuda = device.type == "cuda"
@@ -249,7 +294,7 @@ def _differing(first: Sequence[Tensor], second: Sequence[Tensor]) -> int | None:
     """Returns which of the results differs first; None if all have the same bits."""
     with torch._C._DisableTorchDispatch():
         for number, (a, b) in enumerate(zip(first, second, strict=True)):
-            if _can_be_copied(a) and (a.shape != b.shape or not torch.equal(*_as_words(a, b))):
+            if a.shape != b.shape or not torch.equal(*_as_words(a, b)):
                 return number
     return None
 
