@@ -8,89 +8,26 @@
 
 namespace rematch::cpu {
 
-template <typename T>
-void relu_forward(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::relu(x[i]);
-  });
-}
-
-template <typename T>
-void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::relu_gradient(gy[i], y[i]);
-  });
-}
+#define REMATCH_DEFINE(f)                                                                       \
+  template <typename T>                                                                         \
+  void f##_forward(std::int64_t n, const T* x, T* y) {                                          \
+    parallel_elements(n, [=](std::int64_t i) { y[i] = math::f(x[i]); });                        \
+  }                                                                                             \
+  template <typename T>                                                                         \
+  void f##_backward(std::int64_t n, const T* gy, const T* saved, T* gx) {                       \
+    parallel_elements(n, [=](std::int64_t i) { gx[i] = math::f##_gradient(gy[i], saved[i]); }); \
+  }
+REMATCH_POINTWISE_ACTIVATIONS(REMATCH_DEFINE)
 
 template <typename T>
 void leaky_relu_forward(std::int64_t n, const T* x, T slope, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::leaky_relu(x[i], slope);
-  });
+  parallel_elements(n, [=](std::int64_t i) { y[i] = math::leaky_relu(x[i], slope); });
 }
 
 template <typename T>
 void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
-      gx[i] = math::leaky_relu_gradient(gy[i], x[i], slope);
-  });
-}
-
-template <typename T>
-void gelu_forward(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::gelu(x[i]);
-  });
-}
-
-template <typename T>
-void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::gelu_gradient(gy[i], x[i]);
-  });
-}
-
-template <typename T>
-void silu_forward(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::silu(x[i]);
-  });
-}
-
-template <typename T>
-void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::silu_gradient(gy[i], x[i]);
-  });
-}
-
-template <typename T>
-void tanh_forward(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::tanh(x[i]);
-  });
-}
-
-template <typename T>
-void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::tanh_gradient(gy[i], y[i]);
-  });
-}
-
-template <typename T>
-void sigmoid_forward(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::sigmoid(x[i]);
-  });
-}
-
-template <typename T>
-void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::sigmoid_gradient(gy[i], y[i]);
-  });
+  parallel_elements(n,
+                    [=](std::int64_t i) { gx[i] = math::leaky_relu_gradient(gy[i], x[i], slope); });
 }
 
 template <typename T>

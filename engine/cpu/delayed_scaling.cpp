@@ -30,9 +30,7 @@ T largest_magnitude(std::int64_t n, const T* x) {
 template <typename T>
 void divide_by(std::int64_t n, const T* x, const T* scale, T* y) {
   const T s = *scale;
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = x[i] / s;
-  });
+  parallel_elements(n, [=](std::int64_t i) { y[i] = x[i] / s; });
 }
 
 template <typename T>
@@ -43,9 +41,7 @@ void average_magnitude(std::int64_t n, const T* x, T* average) {
 template <typename T>
 void round_to_float8(std::int64_t n, const T* x, const T* history, T* y) {
   const T scale = math::float8_scale(history);
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] = math::through_float8(x[i], scale);
-  });
+  parallel_elements(n, [=](std::int64_t i) { y[i] = math::through_float8(x[i], scale); });
 }
 
 template <typename T>

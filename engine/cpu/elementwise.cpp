@@ -10,30 +10,22 @@ namespace rematch::cpu {
 
 template <typename T>
 void add(std::int64_t n, const T* a, const T* b, T* out) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + b[i];
-  });
+  parallel_elements(n, [=](std::int64_t i) { out[i] = a[i] + b[i]; });
 }
 
 template <typename T>
 void add_inplace(std::int64_t n, const T* x, T* y) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) y[i] += x[i];
-  });
+  parallel_elements(n, [=](std::int64_t i) { y[i] += x[i]; });
 }
 
 template <typename T>
 void scale(std::int64_t n, const T* a, T s, T* out) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] * s;
-  });
+  parallel_elements(n, [=](std::int64_t i) { out[i] = a[i] * s; });
 }
 
 template <typename T>
 void scale_inplace(std::int64_t n, T s, T* x) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) x[i] *= s;
-  });
+  parallel_elements(n, [=](std::int64_t i) { x[i] *= s; });
 }
 
 template <typename T>
@@ -44,8 +36,7 @@ void fill(std::int64_t n, T value, T* out) {
 template <typename T>
 void fill_from(std::int64_t n, const T* value, T* out) {
   const T v = *value;
-  parallel_elements(
-      n, [=](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, v); });
+  parallel_elements(n, [=](std::int64_t i) { out[i] = v; });
 }
 
 template <typename T>

@@ -102,9 +102,7 @@ void dropout_forward(std::int64_t n, const T* x, double p, std::uint64_t seed,
 template <typename T>
 void dropout_backward(std::int64_t n, const T* gy, const std::uint8_t* mask, double p, T* gx) {
   const T factor = math::dropout_factor<T>(p);
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) gx[i] = math::dropout(gy[i], factor, mask[i] != 0);
-  });
+  parallel_elements(n, [=](std::int64_t i) { gx[i] = math::dropout(gy[i], factor, mask[i] != 0); });
 }
 
 template <typename T>
@@ -137,9 +135,7 @@ void rrelu_forward(std::int64_t n, const T* x, T lower, T upper, std::uint64_t s
 
 template <typename T>
 void multiply(std::int64_t n, const T* a, const T* b, T* out) {
-  parallel_elements(n, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] * b[i];
-  });
+  parallel_elements(n, [=](std::int64_t i) { out[i] = a[i] * b[i]; });
 }
 
 template <typename T>

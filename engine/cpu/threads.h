@@ -65,10 +65,12 @@ void parallel(std::int64_t count, std::int64_t grain, std::int64_t multiple, con
 /// Elements of simple work below which a second thread costs more than it brings.
 inline constexpr std::int64_t kGrain = 16384;
 
-/// For element-wise kernels: body(begin, end).
+/// For element-wise kernels: body(i) for each i of [0, n).
 template <class Body>
 void parallel_elements(std::int64_t n, const Body& body) {
-  parallel(n, kGrain, 64, body);
+  parallel(n, kGrain, 64, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(i);
+  });
 }
 
 }  // namespace rematch::cpu

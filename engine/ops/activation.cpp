@@ -40,16 +40,11 @@ class ActivationBackward final : public Node {
       const T* s = saved.data<T>();
       T* gx = grads_in[0].data<T>();
       switch (kind_) {
-        case Kind::relu:
-          return REMATCH_KERNEL(gy, relu_backward<T>, n, g, s, gx);
-        case Kind::gelu:
-          return REMATCH_KERNEL(gy, gelu_backward<T>, n, g, s, gx);
-        case Kind::silu:
-          return REMATCH_KERNEL(gy, silu_backward<T>, n, g, s, gx);
-        case Kind::tanh:
-          return REMATCH_KERNEL(gy, tanh_backward<T>, n, g, s, gx);
-        case Kind::sigmoid:
-          return REMATCH_KERNEL(gy, sigmoid_backward<T>, n, g, s, gx);
+#define REMATCH_CASE(f) \
+  case Kind::f:         \
+    return REMATCH_KERNEL(gy, f##_backward<T>, n, g, s, gx);
+        REMATCH_POINTWISE_ACTIVATIONS(REMATCH_CASE)
+#undef REMATCH_CASE
         case Kind::softmax:
           return REMATCH_KERNEL(gy, softmax_backward<T>, cols == 0 ? 0 : n / cols, cols, g, s, gx);
         case Kind::leaky_relu:
@@ -76,16 +71,11 @@ Tensor activated(Kind kind, const Tensor& x, double slope) {
     const T* in = x.data<T>();
     T* out = y.data<T>();
     switch (kind) {
-      case Kind::relu:
-        return REMATCH_KERNEL(x, relu_forward<T>, n, in, out);
-      case Kind::gelu:
-        return REMATCH_KERNEL(x, gelu_forward<T>, n, in, out);
-      case Kind::silu:
-        return REMATCH_KERNEL(x, silu_forward<T>, n, in, out);
-      case Kind::tanh:
-        return REMATCH_KERNEL(x, tanh_forward<T>, n, in, out);
-      case Kind::sigmoid:
-        return REMATCH_KERNEL(x, sigmoid_forward<T>, n, in, out);
+#define REMATCH_CASE(f) \
+  case Kind::f:         \
+    return REMATCH_KERNEL(x, f##_forward<T>, n, in, out);
+      REMATCH_POINTWISE_ACTIVATIONS(REMATCH_CASE)
+#undef REMATCH_CASE
       case Kind::softmax:
         return REMATCH_KERNEL(x, softmax_forward<T>, cols == 0 ? 0 : n / cols, cols, in, out);
       case Kind::leaky_relu:

@@ -66,16 +66,17 @@ __global__ void __launch_bounds__(Row::kBlockThreads)
 
 }  // namespace
 
-template <typename T>
-void relu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("relu_forward", n, Forward<T, math::relu>{}, In<T>{x}, Out<T>{y});
-}
-
-template <typename T>
-void relu_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("relu_backward", n, Gradient<T, math::relu_gradient>{}, In<T>{gy}, In<T>{y},
-                    Out<T>{gx});
-}
+#define REMATCH_DEFINE(f)                                                              \
+  template <typename T>                                                                \
+  void f##_forward(std::int64_t n, const T* x, T* y) {                                 \
+    visit<kVector<T>>(#f "_forward", n, Forward<T, math::f>{}, In<T>{x}, Out<T>{y});   \
+  }                                                                                    \
+  template <typename T>                                                                \
+  void f##_backward(std::int64_t n, const T* gy, const T* saved, T* gx) {              \
+    visit<kVector<T>>(#f "_backward", n, Gradient<T, math::f##_gradient>{}, In<T>{gy}, \
+                      In<T>{saved}, Out<T>{gx});                                       \
+  }
+REMATCH_POINTWISE_ACTIVATIONS(REMATCH_DEFINE)
 
 template <typename T>
 void leaky_relu_forward(std::int64_t n, const T* x, T slope, T* y) {
@@ -86,50 +87,6 @@ template <typename T>
 void leaky_relu_backward(std::int64_t n, const T* gy, const T* x, T slope, T* gx) {
   visit<kVector<T>>("leaky_relu_backward", n, LeakyReluGradient<T>{slope}, In<T>{gy}, In<T>{x},
                     Out<T>{gx});
-}
-
-template <typename T>
-void gelu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("gelu_forward", n, Forward<T, math::gelu>{}, In<T>{x}, Out<T>{y});
-}
-
-template <typename T>
-void gelu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  visit<kVector<T>>("gelu_backward", n, Gradient<T, math::gelu_gradient>{}, In<T>{gy}, In<T>{x},
-                    Out<T>{gx});
-}
-
-template <typename T>
-void silu_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("silu_forward", n, Forward<T, math::silu>{}, In<T>{x}, Out<T>{y});
-}
-
-template <typename T>
-void silu_backward(std::int64_t n, const T* gy, const T* x, T* gx) {
-  visit<kVector<T>>("silu_backward", n, Gradient<T, math::silu_gradient>{}, In<T>{gy}, In<T>{x},
-                    Out<T>{gx});
-}
-
-template <typename T>
-void tanh_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("tanh_forward", n, Forward<T, math::tanh>{}, In<T>{x}, Out<T>{y});
-}
-
-template <typename T>
-void tanh_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("tanh_backward", n, Gradient<T, math::tanh_gradient>{}, In<T>{gy}, In<T>{y},
-                    Out<T>{gx});
-}
-
-template <typename T>
-void sigmoid_forward(std::int64_t n, const T* x, T* y) {
-  visit<kVector<T>>("sigmoid_forward", n, Forward<T, math::sigmoid>{}, In<T>{x}, Out<T>{y});
-}
-
-template <typename T>
-void sigmoid_backward(std::int64_t n, const T* gy, const T* y, T* gx) {
-  visit<kVector<T>>("sigmoid_backward", n, Gradient<T, math::sigmoid_gradient>{}, In<T>{gy},
-                    In<T>{y}, Out<T>{gx});
 }
 
 template <typename T>

@@ -27,30 +27,16 @@ TEMPLATE_TEST_CASE("activations give the CPU's bits on the device", "[gpu]", flo
     const Twin<T> g(values<T>(n, 2), shift);
     const Twin<T> y(n, shift);
     const T slope = T(0.01);
-    REMATCH_CALL_BOTH(relu_forward<T>, n, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(relu_backward<T>, n, g, x, y);
-    check_alike(y);
     REMATCH_CALL_BOTH(leaky_relu_forward<T>, n, x, slope, y);
     check_alike(y);
     REMATCH_CALL_BOTH(leaky_relu_backward<T>, n, g, x, slope, y);
     check_alike(y);
-    REMATCH_CALL_BOTH(gelu_forward<T>, n, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(gelu_backward<T>, n, g, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(silu_forward<T>, n, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(silu_backward<T>, n, g, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(tanh_forward<T>, n, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(tanh_backward<T>, n, g, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(sigmoid_forward<T>, n, x, y);
-    check_alike(y);
-    REMATCH_CALL_BOTH(sigmoid_backward<T>, n, g, x, y);
-    check_alike(y);
+#define REMATCH_CHECK(f)                          \
+  REMATCH_CALL_BOTH(f##_forward<T>, n, x, y);     \
+  check_alike(y);                                 \
+  REMATCH_CALL_BOTH(f##_backward<T>, n, g, x, y); \
+  check_alike(y);
+    REMATCH_POINTWISE_ACTIVATIONS(REMATCH_CHECK)
     // Over its input.
     REMATCH_CALL_BOTH(relu_forward<T>, n, x, x);
     check_alike(x);
