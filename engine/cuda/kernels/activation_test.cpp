@@ -19,9 +19,8 @@ std::vector<T> wide_values(std::int64_t n, std::uint64_t seed) {
   return out;
 }
 
-TEMPLATE_TEST_CASE("activations give the CPU's bits on the device", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("activations give the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   testing::for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<T> x(wide_values<T>(n, 1), shift);
     const Twin<T> g(values<T>(n, 2), shift);
@@ -43,9 +42,8 @@ TEMPLATE_TEST_CASE("activations give the CPU's bits on the device", "[gpu]", flo
   });
 }
 
-TEMPLATE_TEST_CASE("softmax gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("softmax gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto [rows, cols] : testing::kTables) {
     for (const std::int64_t shift : {0, 1}) {
       CAPTURE(rows, cols, shift);

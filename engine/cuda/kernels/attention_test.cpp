@@ -27,9 +27,8 @@ constexpr AttentionShape kAttentionShapes[] = {
     // Rows of more than one block of a sum.
     {.batch = 1, .queries = 2, .keys = 1100, .heads = 1, .memory_heads = 1, .size = 2}};
 
-TEMPLATE_TEST_CASE("attention gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("attention gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const AttentionShape& s : kAttentionShapes) {
     for (const double p : {0.0, 0.5}) {
       for (const bool fused : {false, true}) {

@@ -110,8 +110,7 @@ double float32_bound(const CastLayer& layer, std::int64_t terms) {
 
 }  // namespace
 
-TEST_CASE("under autocast the device gives the roundings of sums that float32 allows", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("under autocast the device gives the roundings of sums that float32 allows") {
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
@@ -134,8 +133,7 @@ TEST_CASE("under autocast the device gives the roundings of sums that float32 al
   }
 }
 
-TEST_CASE("under autocast libraries get bfloat16 operands, and small products none", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("under autocast libraries get bfloat16 operands, and small products none") {
   testing::need_kept_blocks();
   for (const CastLayer& layer : {linear_layer(33, 90, 259), conv2d_layer(16, 16, 16, 32)}) {
     CAPTURE(to_string(layer.x));
@@ -159,8 +157,7 @@ TEST_CASE("under autocast libraries get bfloat16 operands, and small products no
   }
 }
 
-TEST_CASE("under autocast small products have the CPU's bits", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("under autocast small products have the CPU's bits") {
   for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
     if (layer.convolution) continue;
@@ -170,8 +167,7 @@ TEST_CASE("under autocast small products have the CPU's bits", "[gpu]") {
   }
 }
 
-TEST_CASE("under autocast sums that are exact have the CPU's values", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("under autocast sums that are exact have the CPU's values") {
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   for (const CastLayer& layer : layers()) {
     CAPTURE(to_string(layer.x), to_string(layer.w));
@@ -180,9 +176,7 @@ TEST_CASE("under autocast sums that are exact have the CPU's values", "[gpu]") {
   }
 }
 
-TEST_CASE("a checkpointed step under autocast on the device is a rematch of the plain one",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a checkpointed step under autocast on the device is a rematch of the plain one") {
   const bool reentrant = GENERATE(false, true);
   const bool cache = GENERATE(false, true);
   const bool inside = GENERATE(false, true);
@@ -213,8 +207,7 @@ TEST_CASE("a checkpointed step under autocast on the device is a rematch of the 
   CHECK(step(true) == step(false));
 }
 
-TEST_CASE("bfloat16 gradients are added up on the device as on the CPU", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("bfloat16 gradients are added up on the device as on the CPU") {
   const auto gradient = [](Device device) {
     const AmbientScope fresh(ledger_of(device));
     const std::vector<float> v = values<float>(1000, 1);

@@ -23,9 +23,8 @@ constexpr NormExtents kExtents[] = {
     {3, 2, 2500}, {600, 2, 4},  {16, 70, 64}, {1, 3, 5000}, {4, 3, 1024}, {2, 3, 2049},
     {8, 2, 1024}, {8193, 2, 1}, {3, 2, 2731}};
 
-TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("batch norm gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto& [n, c, s] : kExtents) {
     for (const bool train : {true, false}) {
       for (const bool parameters : {true, false}) {
@@ -63,8 +62,8 @@ TEMPLATE_TEST_CASE("batch norm gives the CPU's bits on the device", "[gpu][sums]
   }
 }
 
-TEST_CASE("batch norm without running statistics and without gx leaves them alone", "[gpu][sums]") {
-  need_device();
+DEVICE_TEST_CASE("batch norm without running statistics and without gx leaves them alone",
+                 "[sums]") {
   const DeviceArray<float> x(values<float>(24, 1));
   const DeviceArray<float> y(24);
   const DeviceArray<float> mean(3);
@@ -78,9 +77,8 @@ TEST_CASE("batch norm without running statistics and without gx leaves them alon
   CHECK(gb.guarded());
 }
 
-TEST_CASE("batch normalisation of channels that a thread block holds is one launch",
-          "[gpu][sums]") {
-  need_device();
+DEVICE_TEST_CASE("batch normalisation of channels that a thread block holds is one launch",
+                 "[sums]") {
   const auto launches = [](const NormExtents& e) {
     const std::int64_t n = e.n * e.c * e.s;
     const DeviceArray<float> x(values<float>(n, 1));

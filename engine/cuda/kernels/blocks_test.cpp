@@ -33,9 +33,8 @@ Numbers run(const rematch::testing::Kernel& k, const rematch::testing::Operands&
 
 }  // namespace
 
-TEST_CASE("a kernel that works in blocks gives the CPU's numbers on the device, around each block",
-          "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE(
+    "a kernel that works in blocks gives the CPU's numbers on the device, around each block") {
   for (const rematch::testing::Kernel& k : kernels()) {
     for (const rematch::testing::Operands& operands : k.cases) {
       for (const DType dtype : {DType::float32, DType::float64}) {

@@ -21,8 +21,7 @@ std::vector<BFloat16> patterns(std::int64_t n, std::uint32_t seed) {
   return out;
 }
 
-TEST_CASE("casts have the CPU's bits on the device, whatever length and alignment", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("casts have the CPU's bits on the device, whatever length and alignment") {
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<BFloat16> narrow(patterns(n, 1), shift);
     const Twin<float> upcast_values(n, shift);
@@ -34,9 +33,8 @@ TEST_CASE("casts have the CPU's bits on the device, whatever length and alignmen
   });
 }
 
-TEST_CASE("every high half is rounded on the device as on the CPU, on, below and above ties",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "every high half is rounded on the device as on the CPU, on, below and above ties") {
   std::vector<float> in;
   for (std::uint32_t high = 0; high < 0x10000U; ++high) {
     for (const std::uint32_t low : {0U, 1U, 0x7fffU, 0x8000U, 0x8001U, 0xffffU}) {
@@ -50,8 +48,7 @@ TEST_CASE("every high half is rounded on the device as on the CPU, on, below and
   check_alike(to);
 }
 
-TEST_CASE("bfloat16 is added and filled on the device to the CPU's bits", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("bfloat16 is added and filled on the device to the CPU's bits") {
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<BFloat16> a(patterns(n, 1), shift);
     const Twin<BFloat16> b(patterns(n, 777), shift);

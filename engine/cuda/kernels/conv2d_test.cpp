@@ -105,10 +105,9 @@ bool alike(const Results<T>& a, const Results<T>& b) {
          same_bits(a.gb, b.gb);
 }
 
-TEMPLATE_TEST_CASE("convolutions on the device are the CPU's within the bound, on cuDNN and off it",
-                   "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE(
+    "convolutions on the device are the CPU's within the bound, on cuDNN and off it") {
   using T = TestType;
-  need_device();
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
     for (const std::int64_t shift : {0, 1}) {
@@ -122,10 +121,8 @@ TEMPLATE_TEST_CASE("convolutions on the device are the CPU's within the bound, o
   }
 }
 
-TEMPLATE_TEST_CASE("convolutions whose sums are exact have the CPU's values in every order",
-                   "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("convolutions whose sums are exact have the CPU's values in every order") {
   using T = TestType;
-  need_device();
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
     for (const Conv2dShape& s : kConvolutions) {
@@ -141,10 +138,8 @@ TEMPLATE_TEST_CASE("convolutions whose sums are exact have the CPU's values in e
   }
 }
 
-TEMPLATE_TEST_CASE("a convolution has the same bits every time, whatever ran in between", "[gpu]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a convolution has the same bits every time, whatever ran in between") {
   using T = TestType;
-  need_device();
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
     std::vector<Results<T>> first;
@@ -163,8 +158,7 @@ TEMPLATE_TEST_CASE("a convolution has the same bits every time, whatever ran in 
   }
 }
 
-TEST_CASE("threads with a plan each compute a convolution to the same bits", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("threads with a plan each compute a convolution to the same bits") {
   constexpr Conv2dShape kShape{16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1};
   const DirectUpTo limit(0);
   const std::vector<float> want = ConvLayer<float>(kShape).on_device().y;
@@ -190,8 +184,7 @@ TEST_CASE("threads with a plan each compute a convolution to the same bits", "[g
   for (const std::vector<float>& one : got) CHECK(same_bits(one, want));
 }
 
-TEST_CASE("small convolutions run on own kernels, larger ones on cuDNN", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("small convolutions run on own kernels, larger ones on cuDNN") {
   const ConvLayer<float> layer({16, 16, 16, 16, 32, 3, 3, 1, 1, 1, 1});
   // y, gx and gw; the bias and its gradient are own kernels in both.
   std::int64_t before = backend_calls(Backend::cudnn);
@@ -214,9 +207,8 @@ TEST_CASE("small convolutions run on own kernels, larger ones on cuDNN", "[gpu]"
   CHECK(backend_calls(Backend::cudnn) == before + 3);
 }
 
-TEST_CASE("each pass of a large convolution runs on cuDNN or counts as slow, a small one neither",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "each pass of a large convolution runs on cuDNN or counts as slow, a small one neither") {
   // The emulated device refuses all plans for the first, whose padding is wider than its kernel.
   for (const Conv2dShape& s : {Conv2dShape{2, 3, 5, 5, 4, 1, 1, 1, 1, 2, 2},
                                Conv2dShape{2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1}}) {
@@ -234,8 +226,7 @@ TEST_CASE("each pass of a large convolution runs on cuDNN or counts as slow, a s
   }
 }
 
-TEST_CASE("a bias is added within a convolution, on cuDNN and off it", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a bias is added within a convolution, on cuDNN and off it") {
   const ConvLayer<float> layer({2, 3, 5, 5, 4, 3, 3, 1, 1, 1, 1});
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     CAPTURE(products);
@@ -253,9 +244,8 @@ TEST_CASE("a bias is added within a convolution, on cuDNN and off it", "[gpu]") 
   }
 }
 
-TEST_CASE("a convolution under TF32 stays within its own bound and leaves the strict one alone",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "a convolution under TF32 stays within its own bound and leaves the strict one alone") {
   const DirectUpTo limit(0);
   const ConvLayer<float> layer({8, 32, 14, 14, 64, 3, 3, 1, 1, 1, 1});
   const Results<float> strict = layer.on_device();
@@ -269,8 +259,7 @@ TEST_CASE("a convolution under TF32 stays within its own bound and leaves the st
   CHECK(alike(layer.on_device(), strict));
 }
 
-TEST_CASE("an empty batch gives empty images and zero gradients of the parameters", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("an empty batch gives empty images and zero gradients of the parameters") {
   for (const std::int64_t products : {std::int64_t{0}, kAlways}) {
     const DirectUpTo limit(products);
     const Results<float> got = ConvLayer<float>({0, 2, 5, 5, 3, 3, 3, 1, 1, 1, 1}).on_device();

@@ -10,10 +10,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[gpu][sums]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const std::int64_t n : {1, 15, 31, 1023, 1025, 70'000}) {
     CAPTURE(n);
     auto x = values<T>(n, 1);
@@ -30,10 +28,8 @@ TEMPLATE_TEST_CASE("delayed scaling gives the CPU's bits on the device", "[gpu][
   }
 }
 
-TEMPLATE_TEST_CASE("rounding to float8 gives the CPU's bits on the device", "[gpu]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("rounding to float8 gives the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for (const std::int64_t n : {1, 31, 1025, 70'000}) {
     for (const T first : {T(0), T(3)}) {
       CAPTURE(n, first);

@@ -9,10 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("element-wise kernels give the CPU's bits on the device", "[gpu]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("element-wise kernels give the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<T> a(values<T>(n, 1), shift);
     const Twin<T> b(values<T>(n, 2), shift);
@@ -36,9 +34,8 @@ TEMPLATE_TEST_CASE("element-wise kernels give the CPU's bits on the device", "[g
   });
 }
 
-TEMPLATE_TEST_CASE("arrays of unlike alignment give the same bits", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("arrays of unlike alignment give the same bits") {
   using T = TestType;
-  need_device();
   const std::int64_t n = 1001;
   for (const std::int64_t shift : {1, 2, 3}) {
     const Twin<T> a(values<T>(n, 1));
@@ -49,9 +46,8 @@ TEMPLATE_TEST_CASE("arrays of unlike alignment give the same bits", "[gpu]", flo
   }
 }
 
-TEMPLATE_TEST_CASE("sums take the CPU's order on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("sums take the CPU's order on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<T> x(values<T>(n, 3), shift);
     const Twin<T> total(1, shift);

@@ -10,9 +10,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("embedding gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("embedding gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const std::int64_t n : {1, 31, 1025}) {
     for (const std::int64_t rows : {1, 3, 300}) {
       for (const std::int64_t features : {1, 33, 260}) {
@@ -34,8 +33,7 @@ TEMPLATE_TEST_CASE("embedding gives the CPU's bits on the device", "[gpu][sums]"
   }
 }
 
-TEST_CASE("a token that has no row is NaN on the device, and adds to no sum", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a token that has no row is NaN on the device, and adds to no sum") {
   const std::vector<std::int32_t> tokens{1, -1, 2};
   const DeviceArray<std::int32_t> dtokens(tokens);
   const DeviceArray<float> weight(std::vector<float>{3, 4});

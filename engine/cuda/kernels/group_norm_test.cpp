@@ -22,9 +22,8 @@ constexpr Sets kSets[] = {{1, 1, 1, 1},    {5, 6, 1, 3},    {128, 64, 1, 8}, {12
                           {64, 4, 16, 2},  {50, 8, 49, 4},  {9, 4, 100, 4},  {3, 2, 2500, 1},
                           {600, 2, 4, 2},  {16, 72, 7, 24}, {1, 3, 5000, 3}, {2, 6, 700, 2}};
 
-TEMPLATE_TEST_CASE("group norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("group norm gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto& [n, c, s, groups] : kSets) {
     for (const bool parameters : {true, false}) {
       CAPTURE(n, c, s, groups, parameters);

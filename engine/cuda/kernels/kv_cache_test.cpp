@@ -9,10 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("a cache stands before every sequence on the device, as on the CPU", "[gpu]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a cache stands before every sequence on the device, as on the CPU") {
   using T = TestType;
-  need_device();
   for (const std::int64_t sequences : {1, 3, 70}) {
     for (const std::int64_t cached : {1, 6, 33}) {
       for (const std::int64_t added : {1, 8, 515}) {

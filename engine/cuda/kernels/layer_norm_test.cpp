@@ -9,9 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("layer norm gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("layer norm gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto [rows, cols] : testing::kTables) {
     for (const bool parameters : {true, false}) {
       // RMS norm has none.

@@ -101,10 +101,8 @@ double cross_bound(std::int64_t terms, Precision precision = Precision::strict) 
   return 2 * product_bound<T>(terms) + rounded;
 }
 
-TEMPLATE_TEST_CASE("a linear layer on cuBLASLt is the CPU's within the bound of its sums", "[gpu]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a linear layer on cuBLASLt is the CPU's within the bound of its sums") {
   using T = TestType;
-  need_device();
   const DirectUpTo limit(0);
   for (const std::int64_t shift : {0, 1}) {
     for (const Extents& e : kShapes) {
@@ -119,10 +117,9 @@ TEMPLATE_TEST_CASE("a linear layer on cuBLASLt is the CPU's within the bound of 
   }
 }
 
-TEMPLATE_TEST_CASE("a bias may lie at any address, and a product's search or first run may fail",
-                   "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE(
+    "a bias may lie at any address, and a product's search or first run may fail") {
   using T = TestType;
-  need_device();
   const DirectUpTo limit(0);
   // One row of x, one output, and extents of which some algorithms do without and some not.
   for (const Extents& e :
@@ -141,10 +138,8 @@ TEMPLATE_TEST_CASE("a bias may lie at any address, and a product's search or fir
   }
 }
 
-TEMPLATE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits", "[gpu][sums]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits", "[sums]") {
   using T = TestType;
-  need_device();
   const DirectUpTo limit(kAlways);
   for (const std::int64_t shift : {0, 1}) {
     for (const Extents& e : kShapes) {
@@ -159,9 +154,8 @@ TEMPLATE_TEST_CASE("a linear layer on the engine's own kernel has the CPU's bits
   }
 }
 
-TEST_CASE("an own product keeps the sign of a zero and begins with the bias, as the CPU's does",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "an own product keeps the sign of a zero and begins with the bias, as the CPU's does") {
   const DirectUpTo limit(kAlways);
   // 0 + -0 is 0, a bias of -0 and products of -0 stay -0, and a sum of no products is the bias.
   for (const Extents& e : {Extents{3, 5, 4}, Extents{20, 33, 18}, Extents{4, 0, 3}}) {
@@ -186,10 +180,8 @@ TEST_CASE("an own product keeps the sign of a zero and begins with the bias, as 
   }
 }
 
-TEMPLATE_TEST_CASE("products whose sums are exact have the CPU's bits in every order", "[gpu]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("products whose sums are exact have the CPU's bits in every order") {
   using T = TestType;
-  need_device();
   const DirectUpTo limit(0);
   for (const Extents& e : kShapes) {
     CAPTURE(e.n, e.k, e.m);
@@ -202,10 +194,8 @@ TEMPLATE_TEST_CASE("products whose sums are exact have the CPU's bits in every o
   }
 }
 
-TEMPLATE_TEST_CASE("a linear layer has the same bits every time, whatever ran in between", "[gpu]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a linear layer has the same bits every time, whatever ran in between") {
   using T = TestType;
-  need_device();
   const DirectUpTo limit(0);
   std::vector<std::vector<T>> first;
   for (int round = 0; round < 2; ++round) {
@@ -224,8 +214,7 @@ TEMPLATE_TEST_CASE("a linear layer has the same bits every time, whatever ran in
   }
 }
 
-TEST_CASE("threads with a stream each compute a linear layer to the same bits", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("threads with a stream each compute a linear layer to the same bits") {
   constexpr Extents kShape{257, 300, 65};
   const std::vector<float> want = Layer<float>(kShape).forward();
   constexpr std::size_t kThreads = 4;
@@ -250,8 +239,7 @@ TEST_CASE("threads with a stream each compute a linear layer to the same bits", 
   for (const std::vector<float>& one : got) CHECK(same_bits(one, want));
 }
 
-TEST_CASE("TF32 is off unless asked for, and then stays within its own bound", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("TF32 is off unless asked for, and then stays within its own bound") {
   CHECK(precision() == Precision::strict);
   constexpr Extents kShape{256, 512, 128};
   const Layer<float> layer(kShape);
@@ -266,8 +254,7 @@ TEST_CASE("TF32 is off unless asked for, and then stays within its own bound", "
   CHECK(same_bits(layer.forward(), strict));
 }
 
-TEST_CASE("small products run on an own kernel in one launch, larger ones on cuBLASLt", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("small products run on an own kernel in one launch, larger ones on cuBLASLt") {
   const auto calls_of = [](const Layer<float>& layer) {
     const std::int64_t kernels = backend_calls(Backend::kernels);
     const std::int64_t products = backend_calls(Backend::cublaslt);
@@ -288,8 +275,7 @@ TEST_CASE("small products run on an own kernel in one launch, larger ones on cuB
   CHECK(calls_of(small).second == 3);
 }
 
-TEST_CASE("an empty batch gives empty outputs and a zero weight gradient", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("an empty batch gives empty outputs and a zero weight gradient") {
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   const Layer<float> layer({0, 3, 4});
   CHECK(layer.forward().empty());
@@ -297,8 +283,7 @@ TEST_CASE("an empty batch gives empty outputs and a zero weight gradient", "[gpu
   CHECK(same_bits(layer.grad_weight(), sized<float>(12)));
 }
 
-TEST_CASE("what the output held before does not matter, be it NaN", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("what the output held before does not matter, be it NaN") {
   const DirectUpTo limit(GENERATE(std::int64_t{0}, kAlways));
   const Layer<float> layer({9, 11, 7});
   const std::vector<float> want = layer.forward();

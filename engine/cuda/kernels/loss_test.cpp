@@ -10,9 +10,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("mse gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     if (n == 0) return;
     const Twin<T> x(values<T>(n, 1), shift);
@@ -26,10 +25,8 @@ TEMPLATE_TEST_CASE("mse gives the CPU's bits on the device", "[gpu][sums]", floa
   });
 }
 
-TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu][sums]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto [rows, cols] : testing::kTables) {
     if (rows == 0) continue;
     CAPTURE(rows, cols);
@@ -52,8 +49,7 @@ TEMPLATE_TEST_CASE("cross entropy gives the CPU's bits on the device", "[gpu][su
   }
 }
 
-TEST_CASE("a class that does not exist makes the loss NaN on the device", "[gpu][sums]") {
-  need_device();
+DEVICE_TEST_CASE("a class that does not exist makes the loss NaN on the device", "[sums]") {
   for (const std::int32_t wrong : {-1, 3}) {
     const DeviceArray<float> x(values<float>(6, 1));
     const DeviceArray<std::int32_t> target(std::vector<std::int32_t>{1, wrong});

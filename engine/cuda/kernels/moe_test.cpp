@@ -9,10 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("a mixture of experts gives the CPU's bits on the device", "[gpu][sums]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("a mixture of experts gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const std::int64_t n : {1, 31, 300}) {
     for (const std::int64_t experts : {1, 3, 8}) {
       for (const std::int64_t top : {1, 2}) {

@@ -14,9 +14,8 @@ using namespace testing;
 using math::AdamItem;
 using math::SgdItem;
 
-TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("optimizer steps give the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for_each_layout([](std::int64_t n, std::int64_t shift) {
     const Twin<T> g(values<T>(n, 1), shift);
     const Twin<T> w(values<T>(n, 2), shift);
@@ -47,8 +46,7 @@ TEMPLATE_TEST_CASE("optimizer steps give the CPU's bits on the device", "[gpu]",
   });
 }
 
-TEST_CASE("a step of many parameters takes one launch for 64 of them, Adam's two", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a step of many parameters takes one launch for 64 of them, Adam's two") {
   constexpr std::size_t kCount = 70;
   std::vector<std::vector<float>> w;
   std::vector<std::unique_ptr<DeviceArray<float>>> dw;

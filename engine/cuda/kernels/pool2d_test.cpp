@@ -17,9 +17,8 @@ constexpr Pool2dShape kPoolShapes[] = {
     {1, 4, 40, 37, 5, 4, 1, 3, 2, 2}, {8, 16, 56, 56, 3, 3, 2, 2, 1, 1},
     {0, 3, 4, 4, 2, 2, 2, 2, 0, 0}};
 
-TEMPLATE_TEST_CASE("pooling gives the CPU's bits on the device", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("pooling gives the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for (const Pool2dShape& s : kPoolShapes) {
     // Few distinct values, so that windows hold ties.
     for (const bool ties : {false, true}) {
@@ -45,8 +44,7 @@ TEMPLATE_TEST_CASE("pooling gives the CPU's bits on the device", "[gpu]", float,
   }
 }
 
-TEST_CASE("the last NaN of a window is the one reported on the device", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("the last NaN of a window is the one reported on the device") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const DeviceArray<float> x(std::vector<float>{nan, 5, nan, 7});
   const DeviceArray<float> y(1);

@@ -27,10 +27,8 @@ void for_each_draw(const Check& check_draw) {
   }
 }
 
-TEMPLATE_TEST_CASE("dropout drops the same elements on the device as on the CPU", "[gpu]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("dropout drops the same elements on the device as on the CPU") {
   using T = TestType;
-  need_device();
   for (const double p : {0.0, 0.3, 0.5, 1.0}) {
     for_each_draw([=](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
       const Twin<T> x(values<T>(n, 1), shift);
@@ -44,10 +42,8 @@ TEMPLATE_TEST_CASE("dropout drops the same elements on the device as on the CPU"
   }
 }
 
-TEMPLATE_TEST_CASE("factors of samples are those that dropout gives to ones, on both devices",
-                   "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("factors of samples are those that dropout gives to ones, on both devices") {
   using T = TestType;
-  need_device();
   for (const double p : {0.0, 0.3, 0.5, 0.9}) {
     for_each_draw([=](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
       const std::vector<T> ones(static_cast<std::size_t>(n), T(1));
@@ -63,10 +59,8 @@ TEMPLATE_TEST_CASE("factors of samples are those that dropout gives to ones, on 
   }
 }
 
-TEMPLATE_TEST_CASE("uniform and normal draws have the CPU's bits on the device", "[gpu]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("uniform and normal draws have the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for_each_draw([](std::int64_t n, std::uint64_t offset, std::int64_t shift) {
     const Twin<T> x(values<T>(n, 1), shift);
     const Twin<T> y(n, shift);

@@ -22,10 +22,8 @@ constexpr RecurrentShape kRecurrentShapes[] = {
     {.batch = 9, .steps = 4, .width = 33, .features = 40},
     {.batch = 3, .steps = 600, .width = 1, .features = 40}};
 
-TEMPLATE_TEST_CASE("recurrent cells give the CPU's bits on the device", "[gpu][sums]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("recurrent cells give the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (RecurrentShape s : kRecurrentShapes) {
     for (const Cell cell : {Cell::gru, Cell::lstm}) {
       for (const bool bias : {false, true}) {

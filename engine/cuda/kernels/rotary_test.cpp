@@ -9,9 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("rotary positions give the CPU's bits on the device", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("rotary positions give the CPU's bits on the device") {
   using T = TestType;
-  need_device();
   for (const math::RotaryShape& s :
        {math::RotaryShape{.batch = 2, .positions = 3, .width = 4, .features = 4, .heads = 2},
         math::RotaryShape{.batch = 1, .positions = 700, .width = 9, .features = 6, .heads = 1},

@@ -9,10 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("spectral normalisation gives the CPU's bits on the device", "[gpu][sums]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("spectral normalisation gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   // Sums of one block and of several, down columns of one chunk and of several.
   for (const std::int64_t rows : {1, 3, 130, 1100}) {
     for (const std::int64_t cols : {1, 17, 1030}) {
@@ -39,9 +37,8 @@ TEMPLATE_TEST_CASE("spectral normalisation gives the CPU's bits on the device", 
   }
 }
 
-TEMPLATE_TEST_CASE("a vector of zeros stays one on the device", "[gpu]", float, double) {
+TYPED_DEVICE_TEST_CASE("a vector of zeros stays one on the device") {
   using T = TestType;
-  need_device();
   const DeviceArray<T> x(std::vector<T>{0, 0, 0});
   const DeviceArray<T> product(std::vector<T>{7});
   normalise_vector(3, T{1e-12}, x.data(), product.data());

@@ -13,10 +13,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("a branch that samples skip gives the CPU's bits on the device", "[gpu][sums]",
-                   float, double) {
+TYPED_DEVICE_TEST_CASE("a branch that samples skip gives the CPU's bits on the device", "[sums]") {
   using T = TestType;
-  need_device();
   for (const std::int64_t samples : {0, 1, 31}) {
     for (const std::int64_t rows : {1, 3}) {
       for (const std::int64_t features : {1, 7, 40}) {
@@ -43,10 +41,8 @@ TEMPLATE_TEST_CASE("a branch that samples skip gives the CPU's bits on the devic
   }
 }
 
-TEMPLATE_TEST_CASE("the device sends the samples around a branch that the CPU does", "[gpu]", float,
-                   double) {
+TYPED_DEVICE_TEST_CASE("the device sends the samples around a branch that the CPU does") {
   using T = TestType;
-  need_device();
   for (const std::int64_t samples : {0, 1, 300}) {
     for (const std::int64_t features : {0, 1, 3}) {
       CAPTURE(samples, features);

@@ -9,9 +9,8 @@ namespace {
 
 using namespace testing;
 
-TEMPLATE_TEST_CASE("column sums on the device have the CPU's bits", "[gpu][sums]", float, double) {
+TYPED_DEVICE_TEST_CASE("column sums on the device have the CPU's bits", "[sums]") {
   using T = TestType;
-  need_device();
   for (const auto [n, m] : testing::kTables) {
     CAPTURE(n, m);
     const Twin<T> gy(values<T>(n * m, 1));
@@ -21,8 +20,7 @@ TEMPLATE_TEST_CASE("column sums on the device have the CPU's bits", "[gpu][sums]
   }
 }
 
-TEST_CASE("column sums of small integers are exact in every order", "[gpu][sums]") {
-  need_device();
+DEVICE_TEST_CASE("column sums of small integers are exact in every order", "[sums]") {
   const std::int64_t n = 70000;
   std::vector<float> integers;
   for (std::int64_t i = 0; i < n * 3; ++i) integers.push_back(static_cast<float>(i % 5) - 2.0F);

@@ -70,8 +70,8 @@ TEST_CASE("a library that cannot allocate is out of memory") {
   }
 }
 
-TEST_CASE("a device is described by its name and the versions that decide bits", "[gpu][device]") {
-  need_device();
+DEVICE_TEST_CASE("a device is described by its name and the versions that decide bits",
+                 "[device]") {
   const std::string text = device_description();
   CHECK_THAT(text,
              ContainsSubstring("SMs") && ContainsSubstring("cuDNN") && ContainsSubstring("cuBLAS"));
@@ -98,8 +98,7 @@ TEST_CASE("a machine without a GPU has none, and every other error is one") {
   CHECK_FALSE(means_no_device(cudaErrorMpsServerNotReady, true));
 }
 
-TEST_CASE("bytes of workspaces stand beside those of the pool", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("bytes of workspaces stand beside those of the pool") {
   const DeviceBytes before = device_bytes();
   (void)workspace((std::size_t{9} << 20) + static_cast<std::size_t>(before.workspaces));
   const DeviceBytes after = device_bytes();
@@ -109,8 +108,7 @@ TEST_CASE("bytes of workspaces stand beside those of the pool", "[gpu]") {
   CHECK(device_memory()->reserved() <= after.pool_reserved_peak);
 }
 
-TEST_CASE("threads have streams of their own, which do not wait for the default stream", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("threads have streams of their own, which do not wait for the default stream") {
   constexpr std::size_t kThreads = 4;
   // Before the threads: what they leave when they end goes to the next one that asks.
   const cudaStream_t mine = stream();
@@ -133,9 +131,8 @@ TEST_CASE("threads have streams of their own, which do not wait for the default 
   CHECK(std::count(streams.begin(), streams.end(), mine) == 0);
 }
 
-TEST_CASE("a new thread starts with strict precision and no calls, whatever earlier threads did",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "a new thread starts with strict precision and no calls, whatever earlier threads did") {
   std::thread([] {
     set_precision(Precision::tf32);
     set_direct_products(5);
@@ -166,8 +163,7 @@ struct LastUse {
   }
 };
 
-TEST_CASE("a thread keeps its stream until the last of its objects is destroyed", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a thread keeps its stream until the last of its objects is destroyed") {
   bool shares = true;
   std::thread([&] {
     // Made before the thread's first use of CUDA, and so destroyed after what that one made.
@@ -177,8 +173,7 @@ TEST_CASE("a thread keeps its stream until the last of its objects is destroyed"
   CHECK_FALSE(shares);
 }
 
-TEST_CASE("a thread that has ended leaves its stream to the next", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a thread that has ended leaves its stream to the next") {
   const auto stream_of_a_thread = [] {
     cudaStream_t found = nullptr;
     std::thread([&] { found = stream(); }).join();
@@ -188,8 +183,7 @@ TEST_CASE("a thread that has ended leaves its stream to the next", "[gpu]") {
   CHECK(stream_of_a_thread() == first);
 }
 
-TEST_CASE("a workspace only grows, one block a user, and what was outgrown stays valid", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a workspace only grows, one block a user, and what was outgrown stays valid") {
   void* const small = workspace(100);
   CHECK(workspace(50) == small);
   CHECK(workspace(100, Scratch::cudnn) != small);
@@ -202,8 +196,7 @@ TEST_CASE("a workspace only grows, one block a user, and what was outgrown stays
   CHECK(workspace(kLarge) == large);
 }
 
-TEST_CASE("growth during a capture is an error that says to run once before", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("growth during a capture is an error that says to run once before") {
   (void)workspace(1000);
   const Capture capture;
   CHECK(capturing());
@@ -212,8 +205,7 @@ TEST_CASE("growth during a capture is an error that says to run once before", "[
                        MessageMatches(ContainsSubstring("run the same work once before")));
 }
 
-TEST_CASE("a layer that ran once can be captured, and its graph replays it", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a layer that ran once can be captured, and its graph replays it") {
   const auto x = values<float>(60 * 70, 1);
   const auto w = values<float>(50 * 70, 2);
   const auto b = values<float>(50, 3);
@@ -240,9 +232,7 @@ TEST_CASE("a layer that ran once can be captured, and its graph replays it", "[g
   check(cudaGraphDestroy(graph), "destroy");
 }
 
-TEST_CASE("a kernel that cannot start is an error at its launch, and the next one is not",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a kernel that cannot start is an error at its launch, and the next one is not") {
   // A call with a wrong argument leaves an error behind just as a wrong launch does.
   REQUIRE(cudaSetDevice(1 << 20) != cudaSuccess);
   CHECK_THROWS_AS(check_launch("a_kernel"), DeviceError);

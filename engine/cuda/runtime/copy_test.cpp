@@ -23,8 +23,7 @@ std::int64_t size_of(const Bytes& bytes) { return static_cast<std::int64_t>(byte
 
 }  // namespace
 
-TEST_CASE("the source of a copy to the device may change as soon as the call returns", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("the source of a copy to the device may change as soon as the call returns") {
   for (const std::size_t n : {1UL, 4UL, 1000UL, 1UL << 16U, (1UL << 16U) + 1, 3UL << 20U}) {
     CAPTURE(n);
     const Bytes want = pattern(n, 1);
@@ -36,8 +35,7 @@ TEST_CASE("the source of a copy to the device may change as soon as the call ret
   }
 }
 
-TEST_CASE("many copies in a row keep what each of their sources held", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("many copies in a row keep what each of their sources held") {
   // Four megabytes in pieces of every size that is copied on the way through pinned memory.
   Bytes want;
   std::vector<std::size_t> sizes;
@@ -58,8 +56,7 @@ TEST_CASE("many copies in a row keep what each of their sources held", "[gpu]") 
   CHECK(testing::holds(to, want));
 }
 
-TEST_CASE("a captured copy brings what its source held at the capture, run after run", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a captured copy brings what its source held at the capture, run after run") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()));
   for (const std::size_t n : {16UL, std::size_t{1} << 20U}) {
     CAPTURE(n);
@@ -77,9 +74,8 @@ TEST_CASE("a captured copy brings what its source held at the capture, run after
   }
 }
 
-TEST_CASE("memory of the device cannot be allocated within a capture, which is then spoilt",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "memory of the device cannot be allocated within a capture, which is then spoilt") {
   (void)stream();
   for (int which = 0; which < 2; ++which) {
     CAPTURE(which);

@@ -50,9 +50,7 @@ struct Taken {
 
 }  // namespace
 
-TEST_CASE("deferred writes come before the work that is queued after them, in their order",
-          "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("deferred writes come before the work that is queued after them, in their order") {
   const std::vector<int> a = numbers(100, 1);
   const std::vector<int> b = numbers(7, 500);
   const DeviceArray<int> to(100);
@@ -71,8 +69,7 @@ TEST_CASE("deferred writes come before the work that is queued after them, in th
   CHECK(testing::holds(to, want));
 }
 
-TEST_CASE("deferred writes have any size and alignment, and any number", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("deferred writes have any size and alignment, and any number") {
   constexpr std::size_t kCount = 2 * kMoves + 5;
   std::vector<std::unique_ptr<DeviceArray<unsigned char>>> to;
   std::vector<std::vector<unsigned char>> want;
@@ -92,8 +89,7 @@ TEST_CASE("deferred writes have any size and alignment, and any number", "[gpu]"
   }
 }
 
-TEST_CASE("what is made one after the other takes one copy to the device and one launch", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("what is made one after the other takes one copy to the device and one launch") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 1);
   const Operations before = operations();
   const Tensor a = Tensor::from(std::vector<double>{1, 2}, {2});
@@ -108,8 +104,7 @@ TEST_CASE("what is made one after the other takes one copy to the device and one
   CHECK(sum.to_vector() == std::vector<double>{5, 7});
 }
 
-TEST_CASE("a value that is read is that of the moment, whatever becomes of its block", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a value that is read is that of the moment, whatever becomes of its block") {
   const bool late = GENERATE(false, true);
   auto ledger = std::make_shared<Ledger>(device_memory());
   ledger->set_poison(true);
@@ -139,8 +134,7 @@ TEST_CASE("a value that is read is that of the moment, whatever becomes of its b
   }
 }
 
-TEST_CASE("readers that were dropped are not called", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("readers that were dropped are not called") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 1);
   Taken dropped;
   Taken taken;
@@ -152,8 +146,7 @@ TEST_CASE("readers that were dropped are not called", "[gpu]") {
   CHECK(taken.values == std::vector<float>(4, 1));
 }
 
-TEST_CASE("values larger than what is brought over together are read as well", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("values larger than what is brought over together are read as well") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 1);
   std::vector<Taken> taken(6);
   for (std::size_t i = 0; i < taken.size(); ++i) {
@@ -166,8 +159,7 @@ TEST_CASE("values larger than what is brought over together are read as well", "
   }
 }
 
-TEST_CASE("with late poison a block is poisoned before it is handed out again", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("with late poison a block is poisoned before it is handed out again") {
   Ledger ledger(device_memory());
   ledger.set_poison(true);
   ledger.memory().set_late_poison(true);
@@ -189,8 +181,7 @@ TEST_CASE("with late poison a block is poisoned before it is handed out again", 
   if (cache_limit() > 0) CHECK(reused > 100);
 }
 
-TEST_CASE("the engine counts what reaches the device", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("the engine counts what reaches the device") {
   using Asked = std::int64_t (*)(int);
   const auto asked = reinterpret_cast<Asked>(dlsym(RTLD_DEFAULT, "rematch_emulator_asked"));
   if (asked == nullptr) SKIP("only the emulated device counts by itself");
@@ -222,8 +213,7 @@ TEST_CASE("the engine counts what reaches the device", "[gpu]") {
   CHECK((counted.waits == 9 || counted.waits == 12));
 }
 
-TEST_CASE("a check of values sees a change of a tensor that another ledger holds", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a check of values sees a change of a tensor that another ledger holds") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Tensor w;
   {

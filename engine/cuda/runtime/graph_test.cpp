@@ -46,9 +46,7 @@ struct CapturedTraining {
 
 }  // namespace
 
-TEST_CASE("a captured checkpointed step gives the bits of the step itself, run after run",
-          "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE("a captured checkpointed step gives the bits of the step itself, run after run") {
   testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   CapturedTraining training;
@@ -83,8 +81,7 @@ TEST_CASE("a captured checkpointed step gives the bits of the step itself, run a
   CHECK(ambient().streams.states() == end);
 }
 
-TEST_CASE("a captured step of Adam gives the bits of the step itself, run after run", "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE("a captured step of Adam gives the bits of the step itself, run after run") {
   if (cache_limit() == 0) SKIP("a capture cannot allocate, so blocks have to be kept");
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   const auto weights = [](const CapturedTraining& t) {
@@ -122,8 +119,7 @@ TEST_CASE("a captured step of Adam gives the bits of the step itself, run after 
   CHECK(weights(training) == expected[4]);
 }
 
-TEST_CASE("a step that throws during its capture leaves the thread as it was", "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE("a step that throws during its capture leaves the thread as it was") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   const Streams start = ambient().streams;
   CHECK_THROWS_AS(Graph(ambient().streams, [] { throw std::runtime_error("broke down"); }),
@@ -134,8 +130,7 @@ TEST_CASE("a step that throws during its capture leaves the thread as it was", "
   CHECK_NOTHROW(training.step());
 }
 
-TEST_CASE("a run with reseeded streams is refused", "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE("a run with reseeded streams is refused") {
   testing::need_kept_blocks();
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   CapturedTraining training;

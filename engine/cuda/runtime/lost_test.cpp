@@ -44,8 +44,7 @@ TEST_CASE("once the device is lost every call says so, and none blames its own w
   CHECK(loss_in([] { check(CUDNN_STATUS_EXECUTION_FAILED, "a convolution"); }) != "");
 }
 
-TEST_CASE("an error that is not sticky is no loss of the device", "[gpu]") {
-  testing::need_device();
+DEVICE_TEST_CASE("an error that is not sticky is no loss of the device") {
   CHECK_THROWS_AS(check(cudaErrorInvalidValue, "a call"), DeviceError);
   CHECK(loss_in([] {
           try {

@@ -48,8 +48,7 @@ std::vector<LedgerEvent> play(Ledger& ledger) {
   return ledger.timeline();
 }
 
-TEST_CASE("a ledger of device memory counts, limits and fails as one of host memory", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a ledger of device memory counts, limits and fails as one of host memory") {
   Ledger host;
   Ledger device(device_memory());
   CHECK(host.device() == Device::cpu);
@@ -72,8 +71,7 @@ TEST_CASE("a ledger of device memory counts, limits and fails as one of host mem
   CHECK(device.live() == 0);
 }
 
-TEST_CASE("blocks of the device are aligned to 256 bytes and do not overlap", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("blocks of the device are aligned to 256 bytes and do not overlap") {
   Ledger ledger(device_memory());
   std::vector<std::pair<void*, std::int64_t>> blocks;
   for (const std::int64_t bytes : {1, 63, 64, 65, 511, 513, 4097, 100000, 3000000}) {
@@ -91,8 +89,7 @@ TEST_CASE("blocks of the device are aligned to 256 bytes and do not overlap", "[
   }
 }
 
-TEST_CASE("freed device memory reads as NaN when poisoned, and its values when not", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("freed device memory reads as NaN when poisoned, and its values when not") {
   need_kept_blocks();
   for (const bool poison : {true, false}) {
     Ledger ledger(device_memory());
@@ -109,8 +106,7 @@ TEST_CASE("freed device memory reads as NaN when poisoned, and its values when n
   }
 }
 
-TEST_CASE("poison waits for the work on a block that was queued before its release", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("poison waits for the work on a block that was queued before its release") {
   need_kept_blocks();
   constexpr std::int64_t kBytes = 64 << 20;
   Ledger ledger(device_memory());
@@ -124,8 +120,7 @@ TEST_CASE("poison waits for the work on a block that was queued before its relea
   ledger.release(b, kBytes, Tag::temporaries);
 }
 
-TEST_CASE("more memory than the device has is out of memory, and the ledger goes on", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("more memory than the device has is out of memory, and the ledger goes on") {
   Ledger ledger(device_memory());
   void* const before = ledger.allocate(1000, Tag::parameters);
   constexpr std::int64_t kTooMuch = std::int64_t{1} << 46;
@@ -139,8 +134,7 @@ TEST_CASE("more memory than the device has is out of memory, and the ledger goes
   ledger.release(before, 1000, Tag::parameters);
 }
 
-TEST_CASE("reserved bytes are at least the live ones, and stand beside them", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("reserved bytes are at least the live ones, and stand beside them") {
   Ledger ledger(device_memory());
   void* const block = ledger.allocate(10 << 20, Tag::temporaries);
   CHECK(ledger.reserved() >= ledger.live());
@@ -149,8 +143,7 @@ TEST_CASE("reserved bytes are at least the live ones, and stand beside them", "[
   CHECK(ledger.live() == 0);
 }
 
-TEST_CASE("a second round of the same allocations asks the pool for nothing", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a second round of the same allocations asks the pool for nothing") {
   need_kept_blocks();
   Ledger ledger(device_memory());
   const auto round = [&] {
@@ -170,8 +163,7 @@ TEST_CASE("a second round of the same allocations asks the pool for nothing", "[
   CHECK(ledger.reserved() == reserved);
 }
 
-TEST_CASE("a ledger may outlive the thread that made its blocks", "[gpu]") {
-  need_device();
+DEVICE_TEST_CASE("a ledger may outlive the thread that made its blocks") {
   auto ledger = std::make_unique<Ledger>(device_memory());
   void* block = nullptr;
   std::thread([&] {

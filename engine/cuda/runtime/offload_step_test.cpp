@@ -126,9 +126,8 @@ TEST_CASE("a long step with offload has the bits of one without", "[gpu][offload
   check_bits(1500);
 }
 
-TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and CPU",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and CPU",
+                 "[offload]") {
   const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
   std::vector<std::vector<LedgerEvent>> traces;
@@ -159,8 +158,7 @@ TEST_CASE("an offloaded step leaves the same trace in both ledgers on device and
   }
 }
 
-TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("no part of an offloaded step waits for the device", "[offload]") {
   need_kept_blocks();
   const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
@@ -176,9 +174,8 @@ TEST_CASE("no part of an offloaded step waits for the device", "[gpu][offload]")
   gate.open();
 }
 
-TEST_CASE("an offloaded step can be captured, whether its scope begins within or before",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("an offloaded step can be captured, whether its scope begins within or before",
+                 "[offload]") {
   need_kept_blocks();
   const OffloadOptions options = GENERATE(OffloadOptions{}, OffloadOptions{3, 2});
   const Plan plan = GENERATE(Plan::plain, Plan::reentrant, Plan::non_reentrant);
@@ -205,8 +202,7 @@ TEST_CASE("an offloaded step can be captured, whether its scope begins within or
   }
 }
 
-TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("a write in place waits for the copy out of what it overwrites", "[offload]") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()));
   constexpr std::int64_t kElements = std::int64_t{1} << 24;
   Tensor x = Tensor::full({kElements}, DType::float32, 0.5).set_requires_grad(true);
@@ -226,8 +222,7 @@ TEST_CASE("a write in place waits for the copy out of what it overwrites", "[gpu
   CHECK(gradient(true) == want);
 }
 
-TEST_CASE("a host without room refuses, and the device goes on", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("a host without room refuses, and the device goes on", "[offload]") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Offload offload;
   Training training(Plan::non_reentrant);

@@ -23,8 +23,7 @@ constexpr std::int64_t kLarge = 64 << 20;
 
 }  // namespace
 
-TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[offload]") {
   Ledger ledger(pinned_memory());
   CHECK(ledger.device() == Device::cpu);
   CHECK(ledger.reserved() == 0);
@@ -52,9 +51,8 @@ TEST_CASE("pinned blocks are aligned, apart, kept for reuse, and given back", "[
   CHECK(ledger.reserved() == 0);
 }
 
-TEST_CASE("pinned memory that a captured step poisons changes when the graph runs",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("pinned memory that a captured step poisons changes when the graph runs",
+                 "[offload]") {
   const auto memory = pinned_memory();
   constexpr std::int64_t kBytes = 1024;
   void* const block = memory->allocate(kBytes);
@@ -71,8 +69,7 @@ TEST_CASE("pinned memory that a captured step poisons changes when the graph run
   memory->release(block, kBytes);
 }
 
-TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[offload]") {
   need_kept_blocks();
   Ledger ledger(pinned_memory());
   ledger.set_poison(true);
@@ -86,9 +83,9 @@ TEST_CASE("pinned memory that was freed reads as NaN when poisoned", "[gpu][offl
   ledger.release(block, 64, Tag::saved);
 }
 
-TEST_CASE("a copy out runs beside later work, after earlier work, and is waited for at its end",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE(
+    "a copy out runs beside later work, after earlier work, and is waited for at its end",
+    "[offload]") {
   Ledger device(device_memory());
   Ledger host(pinned_memory());
   void* const block = device.allocate(kLarge, Tag::temporaries);
@@ -120,9 +117,8 @@ TEST_CASE("a copy out runs beside later work, after earlier work, and is waited 
   device.release(block, kLarge, Tag::temporaries);
 }
 
-TEST_CASE("what was copied out comes back though block after block is used again",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("what was copied out comes back though block after block is used again",
+                 "[offload]") {
   Ledger device(device_memory());
   Ledger host(pinned_memory());
   host.set_poison(true);
@@ -150,9 +146,8 @@ TEST_CASE("what was copied out comes back though block after block is used again
   }
 }
 
-TEST_CASE("several copies out are under way at a time, and each is waited for alone",
-          "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("several copies out are under way at a time, and each is waited for alone",
+                 "[offload]") {
   Ledger device(device_memory());
   Ledger host(pinned_memory());
   std::vector<std::pair<void*, void*>> copies;
@@ -180,8 +175,7 @@ TEST_CASE("several copies out are under way at a time, and each is waited for al
   }
 }
 
-TEST_CASE("a copy back runs beside later work until it is finished", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("a copy back runs beside later work until it is finished", "[offload]") {
   Ledger device(device_memory());
   Ledger host(pinned_memory());
   void* const block = device.allocate(4096, Tag::temporaries);
@@ -203,8 +197,7 @@ TEST_CASE("a copy back runs beside later work until it is finished", "[gpu][offl
   device.release(block, 4096, Tag::temporaries);
 }
 
-TEST_CASE("a capture may end while a copy out is under way", "[gpu][offload]") {
-  need_device();
+DEVICE_TEST_CASE("a capture may end while a copy out is under way", "[offload]") {
   constexpr std::int64_t kBytes = 4096;
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()), 5);
   Ledger host(pinned_memory());

@@ -13,8 +13,8 @@
 namespace rematch::cuda {
 
 // Another test runs this one under a small profiler (ci/tests/nvtx) and reads what that saw.
-TEST_CASE("a step on the device opens its ranges, for a profiler if there is one", "[gpu][nvtx]") {
-  testing::need_device();
+DEVICE_TEST_CASE("a step on the device opens its ranges, for a profiler if there is one",
+                 "[nvtx]") {
   const AmbientScope scope(std::make_shared<Ledger>(device_memory()));
   nn::Sequential net(std::vector<std::shared_ptr<nn::Module>>{std::make_shared<nn::Linear>(3, 4),
                                                               std::make_shared<nn::LayerNorm>(4)});

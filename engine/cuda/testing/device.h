@@ -28,6 +28,18 @@ inline void need_device() {
   if (device_count() == 0) SKIP("no CUDA device was found");
 }
 
+/// A test that needs a device: tagged [gpu], and with other tags if any are given.
+template <typename = void>
+struct DeviceTest {
+  DeviceTest() { need_device(); }
+};
+#define DEVICE_TEST_CASE(name, ...) \
+  TEST_CASE_METHOD(::rematch::cuda::testing::DeviceTest<>, name, "[gpu]" __VA_ARGS__)
+/// The same with TestType float and double.
+#define TYPED_DEVICE_TEST_CASE(name, ...)                                                    \
+  TEMPLATE_TEST_CASE_METHOD(::rematch::cuda::testing::DeviceTest, name, "[gpu]" __VA_ARGS__, \
+                            float, double)
+
 /// ci/test-gpu has no blocks kept under compute-sanitizer. Then each allocation and release is one
 /// of CUDA's, and work that has any cannot be captured.
 inline bool blocks_are_kept() { return std::getenv("REMATCH_CUDA_KEEP_NO_BLOCKS") == nullptr; }
