@@ -75,31 +75,6 @@ class ScaleBackward final : public Node {
   double factor_;
 };
 
-class HookedBackward final : public Node {
- public:
-  explicit HookedBackward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
-  std::string_view name() const override { return "HookedBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = grads_out[0];
-  }
-};
-
-class SumBackward final : public Node {
- public:
-  explicit SumBackward(const Tensor& x) : Node(1), shape_(x.shape()) { connect(*this, {&x}); }
-  std::string_view name() const override { return "SumBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    grads_in[0] = Tensor::empty(shape_, gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(gy, fill_from<T>, grads_in[0].elements(), gy.data<T>(), grads_in[0].data<T>());
-    });
-  }
-
- private:
-  Shape shape_;
-};
-
 void require_alike(std::string_view op, const Tensor& a, const Tensor& b) {
   require_shape(op, "second operand", b, a.shape());
   require_same_dtype(op, a, b);
@@ -143,7 +118,7 @@ Tensor scale(const Tensor& x, double factor) {
 Tensor hooked(const Tensor& x, double factor) {
   if (is_bfloat16(x)) return hooked(upcast(x), factor);
   Tensor y = compute_one({"hooked", {&x}, attributes(factor)}, [&] { return scaled(x, 1); });
-  record<HookedBackward>(y, {&x}, x);
+  record_unary(y, "HookedBackward", x, [](const Tensor& gy) { return gy; });
   if (y.requires_grad()) {
     y.register_hook([factor](const Tensor& gradient) { return scaled(gradient, factor); });
   }
@@ -159,7 +134,13 @@ Tensor sum(const Tensor& x) {
     });
     return out;
   });
-  record<SumBackward>(y, {&x}, x);
+  record_unary(y, "SumBackward", x, [shape = x.shape()](const Tensor& gy) {
+    Tensor gx = Tensor::empty(shape, gy.dtype());
+    for_floating(gy.dtype(), "SumBackward", [&]<class T>() {
+      REMATCH_KERNEL(gy, fill_from<T>, gx.elements(), gy.data<T>(), gx.data<T>());
+    });
+    return gx;
+  });
   return y;
 }
 

@@ -10,21 +10,10 @@
 namespace rematch {
 namespace {
 
-class CastBackward final : public Node {
- public:
-  explicit CastBackward(const Tensor& x) : Node(1), from_(x.dtype()) { connect(*this, {&x}); }
-  std::string_view name() const override { return "CastBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = cast_values(grads_out[0], from_);
-  }
-
- private:
-  DType from_;
-};
-
 /// `values` as the result of casting `x`.
 Tensor recorded(const Tensor& x, Tensor values) {
-  record<CastBackward>(values, {&x}, x);
+  record_unary(values, "CastBackward", x,
+               [from = x.dtype()](const Tensor& gy) { return cast_values(gy, from); });
   return values;
 }
 

@@ -19,31 +19,6 @@ Tensor quotient(const Tensor& x, const Tensor& scale) {
   return y;
 }
 
-class DelayedScalingBackward final : public Node {
- public:
-  DelayedScalingBackward(const Tensor& x, const Tensor& scale) : Node(1) {
-    connect(*this, {&x});
-    scale_.save(scale);
-  }
-  std::string_view name() const override { return "DelayedScalingBackward"; }
-  void release() noexcept override { scale_.reset(); }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = quotient(grads_out[0], scale_.get(name()));
-  }
-
- private:
-  SavedTensor scale_;
-};
-
-class DelayedFloat8Backward final : public Node {
- public:
-  explicit DelayedFloat8Backward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
-  std::string_view name() const override { return "DelayedFloat8Backward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = grads_out[0];
-  }
-};
-
 /// compute(), and then move_on(), which writes to the state, unless the forward has already counted
 /// this batch.
 template <class Compute, class MoveOn>
@@ -71,7 +46,7 @@ Tensor delayed_scaling(const Tensor& x, Tensor& scale, bool train) {
       [&]<class T>() {
         REMATCH_KERNEL(x, average_magnitude<T>, x.elements(), x.data<T>(), scale.data<T>());
       });
-  record<DelayedScalingBackward>(y, {&x}, x, read.value);
+  record_unary(y, "DelayedScalingBackward", x, quotient, read.value);
   return y;
 }
 
@@ -91,7 +66,7 @@ Tensor delayed_float8(const Tensor& x, Tensor& history, bool train) {
   Tensor y = scaled(x, history, train, rounded, [&]<class T>() {
     REMATCH_KERNEL(x, remember_magnitude<T>, x.elements(), x.data<T>(), history.data<T>());
   });
-  record<DelayedFloat8Backward>(y, {&x}, x);
+  record_unary(y, "DelayedFloat8Backward", x, [](const Tensor& gy) { return gy; });
   return y;
 }
 

@@ -6,33 +6,6 @@
 #include "engine/tensor/kernel.h"
 
 namespace rematch {
-namespace {
-
-class DropoutBackward final : public Node {
- public:
-  DropoutBackward(double p, const Tensor& x, const Tensor& mask) : Node(1), p_(p) {
-    connect(*this, {&x});
-    mask_.save(mask);
-  }
-  std::string_view name() const override { return "DropoutBackward"; }
-  void release() noexcept override { mask_.reset(); }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    const Tensor mask = mask_.get(name());
-    grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(gy, dropout_backward<T>, gy.elements(), gy.data<T>(),
-                     mask.data<std::uint8_t>(), p_, grads_in[0].data<T>());
-    });
-  }
-
- private:
-  double p_;
-  SavedTensor mask_;
-};
-
-}  // namespace
-
 Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
   require(p >= 0 && p < 1, "dropout",
           [&] { return "probability in [0, 1) expected, got " + std::to_string(p); });
@@ -50,7 +23,15 @@ Tensor dropout(const Tensor& x, double p, const RandomOptions& options) {
     report_draw(g, out[1]);
     return out;
   });
-  record<DropoutBackward>(y, {&x}, p, x, mask);
+  const auto gradient = [p](const Tensor& gy, const Tensor& kept) {
+    Tensor gx = Tensor::empty(gy.shape(), gy.dtype());
+    for_floating(gy.dtype(), "DropoutBackward", [&]<class T>() {
+      REMATCH_KERNEL(gy, dropout_backward<T>, gy.elements(), gy.data<T>(),
+                     kept.data<std::uint8_t>(), p, gx.data<T>());
+    });
+    return gx;
+  };
+  record_unary(y, "DropoutBackward", x, gradient, mask);
   return y;
 }
 

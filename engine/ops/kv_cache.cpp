@@ -7,32 +7,6 @@
 #include "engine/tensor/state_reader.h"
 
 namespace rematch {
-namespace {
-
-class KvCacheBackward final : public Node {
- public:
-  KvCacheBackward(const Tensor& x, const Tensor& cache)
-      : Node(1), shape_(x.shape()), cached_(cache.elements()) {
-    connect(*this, {&x});
-  }
-  std::string_view name() const override { return "KvCacheBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    grads_in[0] = Tensor::empty(shape_, gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      T* const none = nullptr;
-      REMATCH_KERNEL(gy, split2<T>, shape_[0], cached_, shape_[1] * shape_[2], gy.data<T>(), none,
-                     grads_in[0].data<T>());
-    });
-  }
-
- private:
-  Shape shape_;
-  std::int64_t cached_;
-};
-
-}  // namespace
-
 Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
   constexpr std::string_view op = "kv_cache";
   if (is_bfloat16(x)) return kv_cache(upcast(x), cache, train);
@@ -61,7 +35,16 @@ Tensor kv_cache(const Tensor& x, Tensor& cache, bool train) {
     cache.storage()->memory().copy(cache.raw(), last, cache.bytes());
     cache.storage()->bump_version();
   }
-  record<KvCacheBackward>(y, {&x}, x, read.value);
+  record_unary(y, "KvCacheBackward", x,
+               [shape = x.shape(), cached = cache.elements(), added](const Tensor& gy) {
+                 Tensor gx = Tensor::empty(shape, gy.dtype());
+                 for_floating(gy.dtype(), "KvCacheBackward", [&]<class T>() {
+                   T* const none = nullptr;
+                   REMATCH_KERNEL(gy, split2<T>, shape[0], cached, added, gy.data<T>(), none,
+                                  gx.data<T>());
+                 });
+                 return gx;
+               });
   return y;
 }
 

@@ -5,65 +5,6 @@
 #include "engine/tensor/kernel.h"
 
 namespace rematch {
-namespace {
-
-class MseBackward final : public Node {
- public:
-  MseBackward(const Tensor& x, const Tensor& target) : Node(1) {
-    connect(*this, {&x});
-    x_.save(x);
-    target_.save(target);
-  }
-  std::string_view name() const override { return "MseBackward"; }
-  void release() noexcept override {
-    x_.reset();
-    target_.reset();
-  }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor x = x_.get(name());
-    const Tensor target = target_.get(name());
-    grads_in[0] = Tensor::empty(x.shape(), x.dtype());
-    for_floating(x.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(x, mse_backward<T>, x.elements(), grads_out[0].data<T>(), x.data<T>(),
-                     target.data<T>(), grads_in[0].data<T>());
-    });
-  }
-
- private:
-  SavedTensor x_;
-  SavedTensor target_;
-};
-
-class CrossEntropyBackward final : public Node {
- public:
-  CrossEntropyBackward(const Tensor& x, const Tensor& log_probs, const Tensor& target) : Node(1) {
-    connect(*this, {&x});
-    log_probs_.save(log_probs);
-    target_.save(target);
-  }
-  std::string_view name() const override { return "CrossEntropyBackward"; }
-  void release() noexcept override {
-    log_probs_.reset();
-    target_.reset();
-  }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor log_probs = log_probs_.get(name());
-    const Tensor target = target_.get(name());
-    grads_in[0] = Tensor::empty(log_probs.shape(), log_probs.dtype());
-    for_floating(log_probs.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(log_probs, cross_entropy_backward<T>, log_probs.shape()[0],
-                     log_probs.shape()[1], grads_out[0].data<T>(), log_probs.data<T>(),
-                     target.data<std::int32_t>(), grads_in[0].data<T>());
-    });
-  }
-
- private:
-  SavedTensor log_probs_;
-  SavedTensor target_;
-};
-
-}  // namespace
-
 Tensor mse_loss(const Tensor& x, const Tensor& target) {
   constexpr std::string_view op = "mse_loss";
   if (is_bfloat16(x) || is_bfloat16(target)) return mse_loss(upcast(x), upcast(target));
@@ -79,7 +20,15 @@ Tensor mse_loss(const Tensor& x, const Tensor& target) {
     });
     return out;
   });
-  record<MseBackward>(y, {&x}, x, target);
+  const auto gradient = [](const Tensor& gy, const Tensor& of_x, const Tensor& of_target) {
+    Tensor gx = Tensor::empty(of_x.shape(), of_x.dtype());
+    for_floating(of_x.dtype(), "MseBackward", [&]<class T>() {
+      REMATCH_KERNEL(of_x, mse_backward<T>, of_x.elements(), gy.data<T>(), of_x.data<T>(),
+                     of_target.data<T>(), gx.data<T>());
+    });
+    return gx;
+  };
+  record_unary(y, "MseBackward", x, gradient, x, target);
   return y;
 }
 
@@ -109,7 +58,15 @@ Tensor cross_entropy(const Tensor& x, const Tensor& target) {
     });
     return out;
   });
-  record<CrossEntropyBackward>(y, {&x}, x, log_probs, target);
+  const auto gradient = [](const Tensor& gy, const Tensor& logs, const Tensor& of_target) {
+    Tensor gx = Tensor::empty(logs.shape(), logs.dtype());
+    for_floating(logs.dtype(), "CrossEntropyBackward", [&]<class T>() {
+      REMATCH_KERNEL(logs, cross_entropy_backward<T>, logs.shape()[0], logs.shape()[1],
+                     gy.data<T>(), logs.data<T>(), of_target.data<std::int32_t>(), gx.data<T>());
+    });
+    return gx;
+  };
+  record_unary(y, "CrossEntropyBackward", x, gradient, log_probs, target);
   return y;
 }
 

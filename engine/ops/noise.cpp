@@ -11,37 +11,6 @@
 namespace rematch {
 namespace {
 
-class RReluBackward final : public Node {
- public:
-  RReluBackward(const Tensor& x, const Tensor& noise) : Node(1) {
-    connect(*this, {&x});
-    noise_.save(noise);
-  }
-  std::string_view name() const override { return "RReluBackward"; }
-  void release() noexcept override { noise_.reset(); }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    const Tensor noise = noise_.get(name());
-    grads_in[0] = Tensor::empty(gy.shape(), gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(gy, multiply<T>, gy.elements(), gy.data<T>(), noise.data<T>(),
-                     grads_in[0].data<T>());
-    });
-  }
-
- private:
-  SavedTensor noise_;
-};
-
-class IdentityBackward final : public Node {
- public:
-  explicit IdentityBackward(const Tensor& x) : Node(1) { connect(*this, {&x}); }
-  std::string_view name() const override { return "GaussianNoiseBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = grads_out[0];
-  }
-};
-
 /// The kernel adds the noise as it draws it; who wants to see the noise itself has it drawn again,
 /// outside the ledger.
 void report_noise(const Generator& g, const Tensor& x) {
@@ -80,7 +49,14 @@ Tensor rrelu(const Tensor& x, double lower, double upper, const RandomOptions& o
     report_draw(g, out[1]);
     return out;
   });
-  record<RReluBackward>(y, {&x}, x, noise);
+  const auto gradient = [](const Tensor& gy, const Tensor& factors) {
+    Tensor gx = Tensor::empty(gy.shape(), gy.dtype());
+    for_floating(gy.dtype(), "RReluBackward", [&]<class T>() {
+      REMATCH_KERNEL(gy, multiply<T>, gy.elements(), gy.data<T>(), factors.data<T>(), gx.data<T>());
+    });
+    return gx;
+  };
+  record_unary(y, "RReluBackward", x, gradient, noise);
   return y;
 }
 
@@ -100,7 +76,7 @@ Tensor gaussian_noise(const Tensor& x, double sigma, const RandomOptions& option
     report_noise(g, x);
     return out;
   });
-  record<IdentityBackward>(y, {&x}, x);
+  record_unary(y, "GaussianNoiseBackward", x, [](const Tensor& gy) { return gy; });
   return y;
 }
 

@@ -22,48 +22,6 @@ Pool2dShape checked_shape(std::string_view op, const Tensor& x, std::int64_t ker
   return {s[0], s[1], s[2], s[3], kernel, kernel, stride, stride, padding, padding};
 }
 
-class MaxPool2dBackward final : public Node {
- public:
-  MaxPool2dBackward(const Pool2dShape& shape, const Tensor& x, const Tensor& indices)
-      : Node(1), shape_(shape) {
-    connect(*this, {&x});
-    indices_.save(indices);
-  }
-  std::string_view name() const override { return "MaxPool2dBackward"; }
-  void release() noexcept override { indices_.reset(); }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    const Tensor indices = indices_.get(name());
-    grads_in[0] = Tensor::empty({shape_.n, shape_.c, shape_.h, shape_.w}, gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(gy, max_pool2d_backward<T>, shape_, gy.data<T>(), indices.data<std::int32_t>(),
-                     grads_in[0].data<T>());
-    });
-  }
-
- private:
-  Pool2dShape shape_;
-  SavedTensor indices_;
-};
-
-class AvgPool2dBackward final : public Node {
- public:
-  AvgPool2dBackward(const Pool2dShape& shape, const Tensor& x) : Node(1), shape_(shape) {
-    connect(*this, {&x});
-  }
-  std::string_view name() const override { return "AvgPool2dBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    const Tensor& gy = grads_out[0];
-    grads_in[0] = Tensor::empty({shape_.n, shape_.c, shape_.h, shape_.w}, gy.dtype());
-    for_floating(gy.dtype(), name(), [&]<class T>() {
-      REMATCH_KERNEL(gy, avg_pool2d_backward<T>, shape_, gy.data<T>(), grads_in[0].data<T>());
-    });
-  }
-
- private:
-  Pool2dShape shape_;
-};
-
 }  // namespace
 
 Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std::int64_t padding) {
@@ -79,7 +37,15 @@ Tensor max_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
     });
     return made;
   });
-  record<MaxPool2dBackward>(y, {&x}, s, x, indices);
+  const auto gradient = [s](const Tensor& gy, const Tensor& of_maxima) {
+    Tensor gx = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
+    for_floating(gy.dtype(), "MaxPool2dBackward", [&]<class T>() {
+      REMATCH_KERNEL(gy, max_pool2d_backward<T>, s, gy.data<T>(), of_maxima.data<std::int32_t>(),
+                     gx.data<T>());
+    });
+    return gx;
+  };
+  record_unary(y, "MaxPool2dBackward", x, gradient, indices);
   return y;
 }
 
@@ -94,7 +60,13 @@ Tensor avg_pool2d(const Tensor& x, std::int64_t kernel, std::int64_t stride, std
     });
     return out;
   });
-  record<AvgPool2dBackward>(y, {&x}, s, x);
+  record_unary(y, "AvgPool2dBackward", x, [s](const Tensor& gy) {
+    Tensor gx = Tensor::empty({s.n, s.c, s.h, s.w}, gy.dtype());
+    for_floating(gy.dtype(), "AvgPool2dBackward", [&]<class T>() {
+      REMATCH_KERNEL(gy, avg_pool2d_backward<T>, s, gy.data<T>(), gx.data<T>());
+    });
+    return gx;
+  });
   return y;
 }
 

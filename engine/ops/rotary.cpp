@@ -17,20 +17,6 @@ Tensor rotated(const Tensor& x, const math::RotaryShape& s, double direction) {
   return y;
 }
 
-class RotaryBackward final : public Node {
- public:
-  RotaryBackward(const Tensor& x, const math::RotaryShape& shape) : Node(1), shape_(shape) {
-    connect(*this, {&x});
-  }
-  std::string_view name() const override { return "RotaryBackward"; }
-  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
-    grads_in[0] = rotated(grads_out[0], shape_, -1);
-  }
-
- private:
-  math::RotaryShape shape_;
-};
-
 }  // namespace
 
 Tensor rotary(const Tensor& x, std::int64_t features, std::int64_t heads) {
@@ -52,7 +38,7 @@ Tensor rotary(const Tensor& x, std::int64_t features, std::int64_t heads) {
                             .heads = heads};
   Tensor y =
       compute_one({kRotary, {&x}, attributes(features, heads)}, [&] { return rotated(x, s, 1); });
-  record<RotaryBackward>(y, {&x}, x, s);
+  record_unary(y, "RotaryBackward", x, [s](const Tensor& gy) { return rotated(gy, s, -1); });
   return y;
 }
 

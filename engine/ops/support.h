@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "engine/ambient/ambient.h"
@@ -40,6 +41,43 @@ template <class Backward, class... Args>
 void record(Tensor& output, std::initializer_list<const Tensor*> operands, Args&&... args) {
   if (!should_record(operands)) return;
   set_history(output, std::make_shared<Backward>(std::forward<Args>(args)...));
+}
+
+/// The node of an op with one operand and one result, whose gradient is gradient(gy, saved
+/// tensors).
+template <class Gradient, std::size_t kSaved>
+class UnaryBackward final : public Node {
+ public:
+  UnaryBackward(std::string_view name, const Tensor& x, Gradient gradient,
+                const std::array<const Tensor*, kSaved>& saved)
+      : Node(1), name_(name), gradient_(std::move(gradient)) {
+    connect(*this, {&x});
+    for (std::size_t i = 0; i < kSaved; ++i) saved_[i].save(*saved[i]);
+  }
+  std::string_view name() const override { return name_; }
+  void release() noexcept override {
+    for (SavedTensor& t : saved_) t.reset();
+  }
+  void vjp(std::span<Tensor> grads_out, std::span<Tensor> grads_in) override {
+    std::array<Tensor, kSaved> values;
+    for (std::size_t i = 0; i < kSaved; ++i) values[i] = saved_[i].get(name_);
+    grads_in[0] =
+        std::apply([&](const auto&... v) { return gradient_(grads_out[0], v...); }, values);
+  }
+
+ private:
+  std::string_view name_;
+  Gradient gradient_;
+  std::array<SavedTensor, kSaved> saved_;
+};
+
+/// Makes `y` the result of such a node, if anything is to be recorded.
+template <class Gradient, std::same_as<Tensor>... Saved>
+void record_unary(Tensor& y, std::string_view name, const Tensor& x, Gradient gradient,
+                  const Saved&... saved) {
+  record<UnaryBackward<Gradient, sizeof...(Saved)>>(
+      y, {&x}, name, x, std::move(gradient),
+      std::array<const Tensor*, sizeof...(Saved)>{&saved...});
 }
 
 /// The tensors that an op makes: computed by `body`, which returns an array of them, or recalled by
