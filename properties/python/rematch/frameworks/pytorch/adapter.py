@@ -109,12 +109,11 @@ def subject(arguments: list[str]) -> TorchSubject:
         return CompiledSubject(how, given.variant)
     if given.wrapper is None:
         return TorchSubject(**options_of(given))
-    from rematch.frameworks.pytorch.wrappers import WRAPPERS
+    from rematch.frameworks.pytorch.wrappers import WRAPPERS, WrappedSubject
 
     if given.wrapper == "composable":
         given.variant = "non_reentrant"
-    wrapper = WRAPPERS[given.wrapper]
-    return TorchSubject(f"torch {given.wrapper}", wrapper, **options_of(given))
+    return WrappedSubject(WRAPPERS[given.wrapper], **options_of(given))
 
 
 def subject_at(place: str, arguments: list[str]) -> TorchSubject:

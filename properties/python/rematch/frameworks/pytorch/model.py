@@ -133,10 +133,7 @@ class TorchModel:
         ]
         self.buffers = [torch.tensor(a) for a in arrays.buffers]
         self.generators = generators_of(case.layers, case.seed)
-        self._parameters_of = [
-            [self.parameters[p].detach() if layer in self.request.detached_layers else self.parameters[p] for p in used]
-            for layer, used in enumerate(model.layer_parameters)
-        ]
+        self._parameters_of = self._parameters_by_layer()
         self._buffers_of: list[list[Tensor]] = [[] for _ in case.layers]
         for buffer, info in zip(self.buffers, model.buffers, strict=True):
             self._buffers_of[info.layer].append(buffer)
@@ -145,6 +142,13 @@ class TorchModel:
         self._run_of = self._computes(self.train)
         self._own = self.checkpoint is checkpoint
         self._nests = any(segment.nested for segment in case.plan.segments)
+
+    def _parameters_by_layer(self) -> list[list[Tensor]]:
+        detached = self.request.detached_layers
+        return [
+            [self.parameters[p].detach() if layer in detached else self.parameters[p] for p in used]
+            for layer, used in enumerate(self.request.model.layer_parameters)
+        ]
 
     def trained(self) -> list[list[Tensor]]:
         """The tensors that make up each parameter: one, or all of a custom layer."""
@@ -290,17 +294,12 @@ class TorchModel:
 
     def _run_checkpoint(self, segment: Segment, state: Forward, values: Values) -> Values:
         choice = segment.choice
-        options = keywords_of(choice)
-        if not choice.reentrant and choice.keep:
-            kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
-            options |= contexts_for(kept, self.watch, self._own)
-        if policy := policy_of(self.request.case, segment):
-            self.watch.goes_by_operators(segment.begin, segment.end, self.request.case.plan.offload)
-            options["context_fn"] = contexts_by(policy, self.watch)
+        options = self._options(segment)
+        self._goes_by_operators(segment)
         with self._early_stop(choice, options):
             if not self._own:
                 block = Block(self, segment, state)
-                return _values(self.checkpoint(block, *values, **options))
+                return values_of(self.checkpoint(block, *values, **options))
             # PyTorch's own takes more than tensors, and makes decorators.
             run: Function = self._run_handed
             given, keywords = handed(choice.arguments, values)
@@ -312,7 +311,25 @@ class TorchModel:
                 returned = self.checkpoint(**options)(run)(segment, *given, **keywords)
             else:
                 returned = self.checkpoint(run, segment, *given, **options, **keywords)
-            return flat(returned) if choice.nested_outputs else _values(returned)
+            return flat(returned) if choice.nested_outputs else values_of(returned)
+
+    def _options(self, segment: Segment) -> dict[str, Any]:
+        """What checkpoint() is told of the segment."""
+        choice = segment.choice
+        options = keywords_of(choice)
+        if not choice.reentrant and choice.keep:
+            kept = kept_layers(self.request.case, choice, segment.begin, segment.end)
+            options |= contexts_for(kept, self.watch, self._takes_hooks_option())
+        if policy := policy_of(self.request.case, segment):
+            options["context_fn"] = contexts_by(policy, self.watch)
+        return options
+
+    def _takes_hooks_option(self) -> bool:
+        return self._own
+
+    def _goes_by_operators(self, segment: Segment) -> None:
+        if policy_of(self.request.case, segment):
+            self.watch.goes_by_operators(segment.begin, segment.end, self.request.case.plan.offload)
 
     def _early_stop(self, choice: Choice, options: dict[str, Any]) -> AbstractContextManager[Any]:
         """Says it by the option where there is one and no scope could override it, by a scope
@@ -337,7 +354,7 @@ class TorchModel:
                     use_reentrant=plan.choice.reentrant,
                     preserve_rng_state=plan.choice.preserve_rng,
                 )
-            return _values(outputs)
+            return values_of(outputs)
         return self._run_range(0, layers, segments, state, values)
 
     def _can_say(self, choice: Choice, borders: Sequence[int]) -> bool:
@@ -351,7 +368,7 @@ class TorchModel:
         return one and usual
 
     def _layer_function(self, index: int, state: Forward) -> Function:
-        return lambda given: _bare(self._run_layer(index, state, _values(given)))
+        return lambda given: _bare(self._run_layer(index, state, values_of(given)))
 
 
 def _bare(values: Values) -> Any:
@@ -359,7 +376,7 @@ def _bare(values: Values) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _values(returned: Any) -> Values:
+def values_of(returned: Any) -> Values:
     if isinstance(returned, Tensor):
         return (returned,)
     return tuple(value for value in returned if isinstance(value, Tensor))
