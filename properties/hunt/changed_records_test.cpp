@@ -144,7 +144,6 @@ std::string_view reader(const Observation& o, const Change& change) {
 // Observed by other subjects, or on request (changed in the tests of the laws that read them).
 std::string_view reader(const PromiseReading&, const Change&) { return ""; }
 std::string_view reader(const UnitReading&, const Change&) { return ""; }
-std::string_view reader(const ShardReading&, const Change&) { return ""; }
 std::string_view reader(const CollectiveReading&, const Change&) { return ""; }
 std::string_view reader(const TimelinePoint&, const Change&) { return ""; }
 std::string_view reader(const Agreement&, const Change&) { return ""; }

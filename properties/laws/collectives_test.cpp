@@ -87,7 +87,6 @@ Case two_units() {
 
 /// The model is a unit that stays gathered, its first layer another, which a recomputation gathers.
 void sharded(Record& r, const Case& /*c*/, bool checkpointed) {
-  r.units[1].recomputed = checkpointed;
   for (CollectiveReading& x : r.collectives) {
     const bool its = x.unit == 1 && x.kind == Kind::gather && x.phase == kBackward;
     if (checkpointed && its) x.phase = kAgain;
@@ -95,8 +94,7 @@ void sharded(Record& r, const Case& /*c*/, bool checkpointed) {
 }
 /// The whole model in one unit that every device has: gradients are all that is sent.
 void replicated(Record& r, const Case& c, bool /*checkpointed*/) {
-  r.units = {{1, 0, static_cast<int>(c.layers.size()), true, true}};
-  for (ShardReading& s : r.shards) s.unit = 1;
+  r.units = {{1, 0, static_cast<int>(c.layers.size()), true}};
   std::erase_if(r.collectives, [](const CollectiveReading& x) { return x.kind != Kind::reduce; });
   for (CollectiveReading& x : r.collectives) x.unit = 1;
 }
@@ -127,13 +125,11 @@ TEST_CASE("a checkpoint sends what its plain run sends") {
 TEST_CASE("one collective more, or one less, is a violation") {
   const Kind g = Kind::gather, r = Kind::reduce;
   const std::pair<std::string_view, Change> wrong[] = {
-      {"recorded", [](Record& x) { x.shards.clear(); }},
       {"recorded", [](Record& x) { x.units.clear(); }},
-      {"backward and its recomputations", twice(g, kAgain)},
-      {"backward and its recomputations", without(g, kAgain)},
-      {"backward and its recomputations", turned_into(r, kBackward, g, kBackward)},
-      {"gathers in the recomputation", [](Record& x) { x.units[1].recomputed = false; }},
-      {"gather of unit 1", with_bytes(g, kAgain, 31)},
+      {"the backward and its recomputations", twice(g, kAgain)},
+      {"the backward and its recomputations", without(g, kAgain)},
+      {"the backward and its recomputations", turned_into(r, kBackward, g, kBackward)},
+      {"the backward and its recomputations", with_bytes(g, kAgain, 31)},
       {"of the forward", with_bytes(g, kForward, 31)},
       {"of the forward", twice(g, kForward)},
       {"of the forward", without(g, kForward)},
@@ -142,13 +138,12 @@ TEST_CASE("one collective more, or one less, is a violation") {
       {"reductions of gradients", with_bytes(r, kBackward, 0)},
       {"reductions of gradients", twice(r, kBackward)},
       {"reductions of gradients", without(r, kBackward)},
-      {"reductions outside", turned_into(r, kBackward, r, kAgain)},
+      {"reductions of gradients", turned_into(r, kBackward, r, kAgain)},
       {"after the backward",
        then(twice(r, kBackward),
             [](Record& x) { first(x, Kind::reduce, kBackward).kind = Kind::kept; })},
       {"outside of all units", [](Record& x) { x.collectives.back().unit = -1; }},
       {"outside of all units", turned_into(r, kBackward, Kind::other, kBackward)},
-      {"outside of all forwards", [](Record& x) { x.collectives.back().step = 9; }},
   };
   for (const auto& [words, change] : wrong) {
     for (const bool forwards_first : {false, true}) {
@@ -176,41 +171,29 @@ TEST_CASE(
   for (LayerSpec& l : c.layers) l.frozen = l.kind == LayerKind::linear;
   CHECK(told(c, sharded).empty());
   CHECK(told(c, sharded, {}, without(Kind::gather, kBackward)).empty());
-  CHECK(tells(told(c, sharded, twice(Kind::gather, kAgain)), "backward and its recomputations"));
 }
 
-TEST_CASE("each of several losses may reach a unit, and one does") {
+TEST_CASE("each of several losses may reach a unit, which is left sharded") {
   Case c = two_units();
   c.layers.push_back(layer("split"));
   c.layers.back().features = 1;
   c.protocol.auxiliary_losses = true;
-  c.protocol.microbatches = 1;
-  CHECK(told(c, sharded).empty());
-  CHECK(told(c, sharded, twice(Kind::gather, kAgain)).empty());
-  CHECK(tells(told(c, sharded, without(Kind::gather, kAgain)), "backward and its recomputations"));
-  // Which loss reaches what is as in the plain run, unless a reentrant segment hands on zeros.
-  const Change again = twice(Kind::reduce, kBackward);
-  CHECK(tells(told(c, sharded, again), "reductions of gradients"));
-  c.plan.segments[0].choice.variant = Variant::reentrant;
-  CHECK(told(c, sharded, again).empty());
-  CHECK(tells(told(c, sharded, without(Kind::reduce, kBackward)), "reductions of gradients"));
-  CHECK(tells(told(c, sharded, then(again, then(again, again))), "reductions of gradients"));
-  const Change accumulates = [](Record& r) { r.units[1].accumulates = true; };
-  c.protocol.microbatches = 2;
-  CHECK(tells(told(c, sharded, then(accumulates, again)), "microbatch 0, unit 1"));
-  c.protocol.forwards_first = true;
-  CHECK(told(c, sharded, again).empty());
+  const Change kept = then(twice(Kind::reduce, kBackward),
+                           [](Record& x) { first(x, Kind::reduce, kBackward).kind = Kind::kept; });
+  for (const bool forwards_first : {false, true}) {
+    c.protocol.forwards_first = forwards_first;
+    CHECK(told(c, sharded).empty());
+    CHECK(told(c, sharded, twice(Kind::gather, kAgain)).empty());
+    CHECK(told(c, sharded, kept, kept).empty());
+    CHECK(tells(told(c, sharded, kept), "after the backward: none / still gathered of"));
+    CHECK(tells(told(c, sharded, twice(Kind::gather, kForward)), "of the forward"));
+  }
 }
 
 /// A layer that is split by columns, in a segment, and one that is split by rows, without. Three
 /// columns are padded to four.
 void split(Record& r, const Case& c, bool checkpointed) {
-  r.units = {{0, 0, 3, true}, {1, 0, 1}, {2, 2, 3}};
-  r.units[1].gathers = 8;
-  r.units[1].reduces_back = 6;
-  r.units[2].reduces = 4;
-  r.units[2].gathers_back = 8;
-  for (ShardReading& s : r.shards) s = {s.parameter < 2 ? 1 : 2, s.parameter, 0};
+  r.units = {{0, 0, 3, true}, {1, 0, 1, false, true}, {2, 2, 3, false, true}};
   r.collectives.clear();
   for (int microbatch = 0; microbatch < c.protocol.microbatches; ++microbatch) {
     const auto add = [&](Kind kind, Phase phase, int unit, std::int64_t bytes) {
@@ -248,9 +231,9 @@ TEST_CASE("a split layer sends in its backward what the plain one sends, and in 
       {"of the forward", twice(Kind::gather, kForward)},
       {"of the forward", with_bytes(Kind::gather, kForward, 16)},
       {"of the forward", turned_into(Kind::ran, kForward, Kind::stopped, kForward)},
-      {"unit 2 (layers 2 to 2), collectives in the backward: gather of 32 bytes / none",
+      {"the backward of unit 2 (layers 2 to 2): gather of 32 bytes / none",
        without(Kind::gather, kBackward)},
-      {"unit 1 (layers 0 to 0), collectives in the backward", twice(Kind::reduce, kBackward)},
+      {"the backward of unit 1 (layers 0 to 0)", twice(Kind::reduce, kBackward)},
       {"reduction of 12 bytes", with_bytes(Kind::reduce, kBackward, 12)},
   };
   for (const auto& [words, change] : wrong) {
@@ -269,26 +252,18 @@ TEST_CASE("a recomputation of a split layer sends what its forward sent, until e
   const Change stopped =
       then(without(Kind::gather, kAgain), turned_into(Kind::ran, kAgain, Kind::stopped, kAgain));
   Case c = two_units();
-  const std::string_view run = "a run in the recomputation: gather of 32 bytes, as in the forward";
+  const std::string_view run = "a run in the recomputation: gather of 32 bytes / ";
+  const std::string_view more = "more runs than backwards ask for";
   CHECK(tells(told(c, split, without(Kind::gather, kAgain)), run));
   CHECK(tells(told(c, split, twice(Kind::gather, kAgain)), run));
   CHECK(tells(told(c, split, with_bytes(Kind::gather, kAgain, 16)), run));
-  CHECK(tells(told(c, split, without(Kind::ran, kAgain)), "outside of its runs"));
-  CHECK(tells(told(c, split, none), "recomputations: 1 / 0"));
-  CHECK(tells(told(c, split, again), "recomputations: 1 / 2"));
+  CHECK(tells(told(c, split, without(Kind::ran, kAgain)), more));
+  CHECK(tells(told(c, split, again), more));
+  CHECK(told(c, split, none).empty());
   CHECK(told(c, split, stopped).empty());
-  Case frozen_input = c;
-  frozen_input.protocol.input_requires_grad = false;
-  CHECK(tells(told(frozen_input, split, none), "recomputations: 1 / 0"));
-  c.plan.segments[0].choice.early_stop = false;
-  CHECK(tells(told(c, split, stopped), "early stop of a run"));
-  CHECK(tells(told(c, split, turned_into(Kind::ran, kAgain, Kind::stopped, kAgain)), "early stop"));
-  c.plan.segments[0] = segment(0, 2, Variant::reentrant);
-  CHECK(told(c, split).empty());
-  CHECK(tells(told(c, split, stopped), "early stop of a run"));
   // Nothing recomputes what is in no segment, and each segment around it may.
   c.plan.segments = {segment(1, 2, Variant::non_reentrant)};
-  CHECK(tells(told(c, split), "recomputations: 0 / 1"));
+  CHECK(tells(told(c, split), more));
   c.plan.segments = {segment(0, 2, Variant::non_reentrant)};
   c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
   CHECK(told(c, split, again).empty());
@@ -300,48 +275,23 @@ TEST_CASE("a policy that keeps what a split layer makes keeps what was sent, too
   CHECK(told(c, split, skips) != "");
   c.plan.segments[0].choice.keep = {{"linear", -1}};
   CHECK(told(c, split, skips).empty());
-  CHECK(tells(told(c, split), "none: a policy keeps what it made"));
+  CHECK(tells(told(c, split), "a run in the recomputation: none / gather"));
   c.plan.segments[0].choice.keep = {};
   c.plan.segments[0].nested = {segment(0, 1, Variant::non_reentrant)};
   c.plan.segments[0].nested[0].choice.keep = {{"linear", -1}};
   CHECK(told(c, split).empty());
 }
 
-/// Unit 1 is layer 1, in no segment. Its backward sends nothing: the plain run wants no gradient of
-/// its operand.
-void behind(Record& r, const Case& c, bool /*checkpointed*/) {
-  r.units = {{0, 0, 3, true}, {1, 1, 2}};
-  r.units[1].gathers = 8;
-  r.units[1].reduces_back = 6;
-  for (ShardReading& s : r.shards) s = {1, s.parameter, 0};
-  r.collectives.clear();
-  for (int microbatch = 0; microbatch < c.protocol.microbatches; ++microbatch) {
-    r.collectives.push_back({0, microbatch, Kind::gather, kForward, 1, 32});
-    r.collectives.push_back({0, microbatch, Kind::ran, kForward, 1, 0});
-  }
-}
-
-TEST_CASE(
-    "what a reentrant segment makes may require a gradient that the plain run wants none of") {
-  // The segment is given the input, which the last layer reads.
+TEST_CASE("where the plain backward of a split layer sends nothing, a reentrant one may") {
   Case c = two_units();
-  c.layers = {layer("relu"), dense(3), joined("add", {-1, 0})};
-  c.plan.segments = {segment(0, 1, Variant::reentrant)};
-  const auto sent = [](Kind kind) {
-    return [kind](Record& r) { r.collectives.push_back({0, 0, kind, kBackward, 1, 24}); };
+  c.plan.segments = {segment(0, 2, Variant::reentrant)};
+  c.protocol.input_requires_grad = false;
+  const Change more = [](Record& r) {
+    r.collectives.push_back({0, 0, Kind::reduce, kBackward, 1, 24});
   };
-  const Change more = sent(Kind::reduce);
-  CHECK(told(c, behind).empty());
-  CHECK(told(c, behind, more).empty());
-  CHECK(tells(told(c, behind, then(more, more)), "collectives in the backward: none"));
-  CHECK(tells(told(c, behind, sent(Kind::gather)), "collectives in the backward: none"));
-  c.plan.segments = {segment(0, 1, Variant::non_reentrant)};
-  CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
-  c.plan.segments = {segment(0, 3, Variant::reentrant)};
-  CHECK(told(c, behind, more) != "");
-  c.layers.back() = layer("tanh");
-  c.plan.segments = {segment(0, 1, Variant::reentrant)};
-  CHECK(tells(told(c, behind, more), "collectives in the backward: none"));
+  CHECK(told(c, split, more).empty());
+  CHECK(told(c, split, more, more).empty());
+  CHECK(tells(told(c, split, {}, more), "the backward of unit 1"));
 }
 
 }  // namespace

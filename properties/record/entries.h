@@ -62,16 +62,14 @@ REMATCH_FIELDS(TimelinePoint, live, saved, layer, phase, execution, block)
 REMATCH_FIELDS(Agreement, layer, what, element, host, device, bound, holds)
 REMATCH_FIELDS(TrialReading, failed, message, left_bytes, left_behind)
 REMATCH_FIELDS(PromiseReading, name, broken)
-REMATCH_FIELDS(UnitReading, unit, begin, end, replicated, stays, recomputed, accumulates, learns,
-               gathers, reduces, gathers_operand, gathers_gradient, gathers_back, reduces_back)
-REMATCH_FIELDS(ShardReading, unit, parameter, bytes, added)
+REMATCH_FIELDS(UnitReading, unit, begin, end, replicated, split)
 REMATCH_FIELDS(CollectiveReading, step, microbatch, kind, phase, unit, bytes)
 REMATCH_FIELDS(RecordedError, kind, message)
 /// All fields except the array.
 REMATCH_FIELDS(Observation, quantity, step, microbatch, index, present, requires_grad, dtype)
 /// The lists of a record, except the observations.
 REMATCH_WALK(lists, Record, draws, values, streams, bytes, live, held, executions, hooks,
-             grad_flags, promises, units, shards, collectives, timeline, agreements)
+             grad_flags, promises, units, collectives, timeline, agreements)
 REMATCH_WALK(scalars, Record, peak_bytes, reserved_bytes)
 
 #undef REMATCH_FIELDS

@@ -204,36 +204,10 @@ struct UnitReading {
   /// The layers that run within the unit: [begin, end).
   int begin = 0;
   int end = 0;
-  /// Every device has its parameters whole: they are never gathered, and every reduction covers
-  /// all of them, whether they got a gradient or not.
+  /// Every device has its parameters whole; how many parts gradients are reduced in is up to it.
   bool replicated = false;
-  /// It stays gathered between a forward and its backward.
-  bool stays = false;
-  /// A recomputation of its segment runs the unit, not only what is in it.
-  bool recomputed = false;
-  /// Gradients are reduced in the last microbatch of a step only.
-  bool accumulates = false;
-  /// The first backward of all reduces even so.
-  bool learns = false;
-  /// Tensor parallel: elements, padding included, that each run of the unit gathers of its operand,
-  /// and then gathers or adds up of what it makes; and that each backward gathers of the gradient
-  /// of what it makes, and then gathers or adds up of its operand's, where these are wanted. A
-  /// recomputation that runs the unit repeats the former. 0: none.
-  std::int64_t gathers_operand = 0;
-  std::int64_t gathers = 0;
-  std::int64_t reduces = 0;
-  std::int64_t gathers_gradient = 0;
-  std::int64_t gathers_back = 0;
-  std::int64_t reduces_back = 0;
-};
-
-/// A parameter of a unit, and its bytes in a collective of all devices, padding included.
-struct ShardReading {
-  int unit = 0;
-  int parameter = 0;
-  std::int64_t bytes = 0;
-  /// Bytes of its gradient that devices which split its layer add up ahead of each reduction.
-  std::int64_t added = 0;
+  /// Tensor parallel: devices have parts of its layer. What each run of it sends is of its values.
+  bool split = false;
 };
 
 enum class CollectiveKind : std::uint8_t {
@@ -309,7 +283,6 @@ struct Record {
   /// Units of a model that several devices run, as one of them shows it. Not part of the hash: the
   /// law that reads them knows how many there must be.
   std::vector<UnitReading> units;
-  std::vector<ShardReading> shards;
   std::vector<CollectiveReading> collectives;
   std::vector<TimelinePoint> timeline;
   /// Only on request (RunRequest::compare_layers); the record then holds nothing else.

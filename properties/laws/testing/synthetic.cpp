@@ -23,10 +23,7 @@ class Maker {
       offset_ = f_.words_of_trial[0];
     }
     // The first layer in a unit of its own, all others in that of the model.
-    r_.units = {{0, 0, static_cast<int>(c_.layers.size()), false, true}, {1, 0, 1}};
-    for (int i = 0; i < static_cast<int>(g_.parameters.size()); ++i) {
-      r_.shards.push_back({unit_of(i), i, 16});
-    }
+    r_.units = {{0, 0, static_cast<int>(c_.layers.size())}, {1, 0, 1}};
     for (int step = 0; step < p.steps; ++step) {
       for (int microbatch = 0; microbatch < p.microbatches; ++microbatch) {
         forward(step, microbatch);
@@ -42,15 +39,11 @@ class Maker {
   }
 
  private:
-  int unit_of(int parameter) const {
-    return g_.parameters[static_cast<std::size_t>(parameter)].layer == 0 ? 1 : 0;
-  }
-
   void collective(int step, int microbatch, CollectiveKind kind, CollectivePhase phase, int unit) {
     std::int64_t bytes = 0;
-    for (const ShardReading& s : r_.shards) {
-      const bool trained = f_.hooks[static_cast<std::size_t>(s.parameter)] > 0;
-      if (s.unit == unit && (kind == CollectiveKind::gather || trained)) bytes += s.bytes;
+    for (std::size_t i = 0; i < g_.parameters.size(); ++i) {
+      const bool counts = kind == CollectiveKind::gather || f_.hooks[i] > 0;
+      if (counts && unit == (g_.parameters[i].layer == 0 ? 1 : 0)) bytes += 16;
     }
     if (bytes > 0) r_.collectives.push_back({step, microbatch, kind, phase, unit, bytes});
   }

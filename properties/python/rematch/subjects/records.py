@@ -156,7 +156,7 @@ class Record:
     def trial(self, failed: bool, message: str = "", left_behind: str = "") -> None:
         """Says how the injected failure ended, and forgets whatever was noted before, but for what the
         model consists of. `left_behind` names settings that are not as before the trial."""
-        self._lists = {name: its for name, its in self._lists.items() if name in ("units", "shards")}
+        self._lists = {name: its for name, its in self._lists.items() if name == "units"}
         self.bits.clear()
         told = {"failed": failed, "message": message, "left_behind": left_behind}
         self._rest["trial"] = {name: value for name, value in told.items() if value}

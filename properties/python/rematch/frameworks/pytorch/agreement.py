@@ -15,7 +15,7 @@ SHARDED = ("parameter", "parameter_gradient")
 """Quantities of which each rank of FSDP2 has a shard, which is cut by rows, too."""
 OWN = ("loss", "buffer")
 """Quantities of which each rank has its own, from its rows or from what it has seen."""
-ALIKE = ("hooks", "grad_flags", "units", "shards", "collectives")
+ALIKE = ("hooks", "grad_flags", "units", "collectives")
 """Lists that every rank shows alike."""
 
 

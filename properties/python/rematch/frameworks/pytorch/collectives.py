@@ -177,12 +177,3 @@ class Unit(nn.Module):
         }
         locals = (t.to_local() if isinstance(t, DTensor) else t for t in tensors.values())
         return sum(t.untyped_storage().nbytes() for t in locals)
-
-
-def padded(shape: Sequence[int], item: int, ranks: int) -> int:
-    """Bytes of a parameter that ranks share out by its rows."""
-    rows, *rest = shape or (1,)
-    size = -(-rows // ranks) * ranks * item
-    for extent in rest:
-        size *= extent
-    return size

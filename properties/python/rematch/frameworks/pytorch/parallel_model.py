@@ -1,6 +1,6 @@
 """Models whose parameters are those of a module that is run on several ranks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,10 +46,6 @@ class ParallelModel(TorchModel):
     def _wrap(self) -> None:
         raise NotImplementedError
 
-    def _is_recomputed(self, unit: nn.Module) -> bool:
-        """Whether a recomputation runs it."""
-        return False
-
     def begins_backward(self, state: Forward) -> None:
         """Is called ahead of the backwards of a forward."""
 
@@ -69,26 +65,11 @@ class ParallelModel(TorchModel):
         places = {self._made_of[i] for i, its in enumerate(used) if parameter in its}
         return places.pop() if len(places) == 1 else self._root
 
-    def _announce(self, units: dict[nn.Module, range], size: Callable[[Tensor], int], **says: bool) -> None:
-        """Notes what units there are and which layers run in each, the root first, and how large the parts of their
-        parameters are in a collective."""
-        record, setup = self.seen.record, self.setup
-        says |= {"accumulates": setup.no_sync, "learns": setup.mode == "static_graph"}
-        for number, (unit, layers) in enumerate(units.items()):
+    def _announce(self, units: Iterable[range], replicated: bool = False) -> None:
+        """Notes what units there are and which layers run in each, the root first."""
+        for number, layers in enumerate(units):
             self.seen.layers[number] = layers
-            stays, inner = setup.stays(number), self._is_recomputed(unit)
-            says |= {"stays": stays, "recomputed": inner}
-            record.add("units", unit=number, begin=layers.start, end=layers.stop, **says)
-        numbers = {unit: number for number, unit in enumerate(units)}
-        infos = self.request.model.parameters
-        for index, (parts, info) in enumerate(zip(TorchModel.trained(self), infos, strict=True)):
-            unit = self._made_of[info.layer] if info.layer in self._custom else self._place(index)
-            sent = {"bytes": sum(map(size, parts)), "added": self._added(index)}
-            record.add("shards", unit=numbers[unit], parameter=index, **sent)
-
-    def _added(self, parameter: int) -> int:
-        """Bytes of its gradient that ranks with the same rows add up ahead of what is reduced."""
-        return 0
+            self.seen.record.add("units", unit=number, begin=layers.start, end=layers.stop, replicated=replicated)
 
     def _run_segment(self, segment: Segment, *inputs: Tensor, state: Forward) -> Any:
         with self.seen.segment(segment.begin, segment.end):
@@ -125,12 +106,7 @@ class DdpModel(ParallelModel):
         if not any(p.requires_grad for p in self._root.parameters()):
             raise Unsupported("DistributedDataParallel refuses a model without what trains")
         everything = range(len(self.request.case.layers))
-        low = self.setup.hook == "bf16_compress"
-
-        def size(p: Tensor) -> int:
-            return p.numel() * (2 if low else p.itemsize) if p.requires_grad else 0
-
-        self._announce({self._root: everything}, size, replicated=True)
+        self._announce([everything], replicated=True)
         # There is no other unit, whatever sends.
         self.seen.unit = 0
         options: dict[str, Any] = {} if self.setup.buckets else {"bucket_cap_mb": 1e-6}

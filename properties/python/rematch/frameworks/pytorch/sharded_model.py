@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from rematch.frameworks.pytorch.collectives import ROWS, Unit, padded
+from rematch.frameworks.pytorch.collectives import ROWS, Unit
 from rematch.frameworks.pytorch.model import Forward, Values
 from rematch.frameworks.pytorch.parallel_model import ParallelModel
 from rematch.frameworks.pytorch.setup import layers_with_own
@@ -49,8 +49,6 @@ class FsdpModel(ParallelModel):
         self._units: dict[Segment | int, nn.Module] = {}
         self._layers = {self._root: range(len(self._made_of))}
         """What runs in each unit."""
-        segments = self.request.case.plan.cut(len(self._made_of))
-        self._within = {layer for s in segments for layer in range(s.begin, s.end)}
         if self.setup.units != "layers":
             for number, segment in enumerate(self.request.case.plan.segments):
                 self._add(f"segment{number}", segment, range(segment.begin, segment.end))
@@ -70,12 +68,6 @@ class FsdpModel(ParallelModel):
         # The innermost comes last.
         return [unit for unit, layers in self._layers.items() if users <= set(layers)][-1 if users else 0]
 
-    def _is_recomputed(self, unit: nn.Module) -> bool:
-        for key, its in self._units.items():
-            if its is unit:
-                return key in self._within if isinstance(key, int) else self.setup.mode == "checkpoint around"
-        return False
-
     def _wrap(self) -> None:
         self._shard(DeviceMesh.from_group(self.group, "cpu", mesh_dim_names=(ROWS,)))
 
@@ -83,12 +75,7 @@ class FsdpModel(ParallelModel):
         self._parameters_of = _Now(self)
         setup = self.setup
 
-        def size(p: Tensor) -> int:
-            its = p.to_local() if isinstance(p, DTensor) else p
-            item = 2 if setup.low and p.is_floating_point() else p.element_size()
-            return padded(its.shape, item, mesh.size())
-
-        self._announce(self._layers, size)
+        self._announce(self._layers.values())
         modules = self._modules = tuple(self._layers)
         for module in modules:
             module.remembers(modules)

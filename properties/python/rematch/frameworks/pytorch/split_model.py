@@ -31,10 +31,6 @@ class SplitModel(ParallelModel):
         self._split_layers(DeviceMesh.from_group(self.group, "cpu"), 1)
         # Unit 0 is all that is whole, and sends nothing.
         self.seen.record.add("units", end=len(self.request.case.layers), replicated=True)
-        for index, its in enumerate(self.request.model.layer_parameters):
-            for parameter in its:
-                # Nothing of a parameter is ever sent.
-                self.seen.record.add("shards", unit=self._unit_of.get(index, 0), parameter=parameter)
 
     def _split_layers(self, mesh: DeviceMesh, first: int) -> None:
         """Splits layers, and notes those as units, from that number on."""
@@ -54,7 +50,7 @@ class SplitModel(ParallelModel):
                 p.requires_grad_(trained[name])
             self._share(unit.layer)
             self.seen.layers[number] = range(unit.layer, unit.layer + 1)
-            self.seen.record.add("units", unit=number, begin=unit.layer, end=unit.layer + 1, **unit.sends)
+            self.seen.record.add("units", unit=number, begin=unit.layer, end=unit.layer + 1, split=True)
         self._norms = [m for index, m in self._split.items() if layers[index].kind in NORMS]
 
     def _module(self, index: int) -> nn.Module:
@@ -150,10 +146,6 @@ class ShardedSplitModel(SplitModel, FsdpModel):
     def ones(self, parameter: Tensor) -> Tensor:
         # Gradients are those of shards, which are added up.
         return FsdpModel.ones(self, parameter)
-
-    def _added(self, parameter: int) -> int:
-        module, _ = self._home(parameter)
-        return self.parameters[parameter].nbytes if module in self._norms else 0
 
     def note_kept(self) -> None:
         FsdpModel.note_kept(self)

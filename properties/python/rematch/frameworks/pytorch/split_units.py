@@ -1,4 +1,4 @@
-"""The layers of a model that are split among ranks, and what they send: tensor parallel."""
+"""The layers of a model that are split among ranks: tensor parallel."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,8 +25,6 @@ class SplitUnit:
     layer: int
     styles: Sequence[str]
     """How parallelize_module() splits it, as expressions, one after the other."""
-    sends: Mapping[str, int]
-    """The elements of its collectives, as UnitReading in properties/record/record.h has them."""
 
 
 @dataclass(frozen=True)
@@ -166,50 +164,28 @@ class _Splitting:
         return False
 
     def _norm(self, index: int, before: str, after: str) -> SplitUnit:
-        its, place = self._extents[index], self._places(index)["sequence"]
-        elements = its.sequences * _padded(its.rows, self._ranks) * its.reads
-        styles, sends = [], {}
+        place, styles = self._places(index)["sequence"], []
         if before == "whole":
             styles.append(f"PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts={place})")
-            sends["gathers_back"] = elements
         dim = self._case.rank_of(index) - 2
         local = "use_local_output=True" if after == "sequence" and not self._setup.shards else ""
         styles.append(call("SequenceParallel", f"sequence_dim={dim}" if dim != 1 else "", local))
         if after == "whole":
             styles.append(f"PrepareModuleOutput(output_layouts={place}, desired_output_layouts=Replicate())")
-            sends["gathers"] = elements
-        return SplitUnit(index, styles, sends)
+        return SplitUnit(index, styles)
 
     def _product(self, index: int, before: str, after: str) -> SplitUnit:
         """A linear layer or an embedding, split by columns, of which each rank makes some, or by rows."""
-        its, ranks, sends = self._extents[index], self._ranks, {}
         column = "sequence" == before or "features" == after
         if before == after:
             column = self._is_by_columns(index)
-        rows = {"whole": its.sequences * its.rows, "sequence": its.sequences * _padded(its.rows, ranks)}
-        reads, makes = its.reads, its.makes
-        if column:
-            if before == "sequence":
-                sends["gathers_operand"] = rows[before] * reads
-            if after == "whole":
-                sends["gathers"] = rows[after] * _padded(makes, ranks)
-            sends["reduces_back"] = rows[before] * reads
-        else:
-            sends["reduces"] = rows[after] * makes
-            if after == "sequence":
-                sends["gathers_gradient"] = rows[after] * makes
-            if before == "whole":
-                sends["gathers_back"] = rows[before] * _padded(reads, ranks)
-        if self._case.layers[index].kind == "embedding":
-            # No gradient of words.
-            sends = {name: elements for name, elements in sends.items() if not name.endswith("_back")}
         style, usual = (
             ("ColwiseParallel", ("whole", "features")) if column else ("RowwiseParallel", ("features", "whole"))
         )
         sides = zip(("input_layouts", "output_layouts"), (before, after), usual, strict=True)
         options = [f"{side}={self._places(index)[split]}" for side, split, other in sides if split != other]
         shards = "use_local_output=False" if after != "whole" and self._setup.shards else ""
-        return SplitUnit(index, [call(style, *options, shards)], sends)
+        return SplitUnit(index, [call(style, *options, shards)])
 
     def _is_by_columns(self, index: int) -> bool:
         """Whether a product whose operand and output are whole is split by columns."""
@@ -225,7 +201,3 @@ class _Splitting:
         """The placements of what a layer makes, as expressions."""
         dim = self._case.rank_of(index + 1) - 2
         return {"whole": "Replicate()", "features": "Shard(-1)", "sequence": f"Shard({dim})"}
-
-
-def _padded(extent: int, ranks: int) -> int:
-    return -(-extent // ranks) * ranks

@@ -377,7 +377,6 @@ def test_ranks_agree_in_hooks_grad_flags_units_and_what_collectives_are_of_which
         "hooks": lambda shown: shown.hooks([1]),
         "grad_flags": lambda shown: shown.add("grad_flags", requires_grad=True),
         "units": lambda shown: shown.add("units", end=1),
-        "shards": lambda shown: shown.add("shards", bytes=16),
         "collectives": lambda shown: shown.add("collectives", kind="gather", phase="forward", unit=0, bytes=16),
     }
     for name, says in say.items():

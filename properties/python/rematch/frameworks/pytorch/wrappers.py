@@ -210,7 +210,7 @@ WRAPPERS = {
         "composable",
         composable,
         takes_hooks_option=False,
-        promises=wrapped.COMMON,
+        promises=wrapped.COMPOSABLE,
         checkpoint_function="checkpoint",
         imports="from torch.distributed._composable import checkpoint",
     ),
