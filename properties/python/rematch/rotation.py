@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from rematch.finding import UNDECIDED, WRITTEN, Finding, rank
-from rematch.journal.computations import PLAIN, Modules, known_of
+from rematch.journal.computations import Modules, known_of
 from rematch.journal.journal import BACKWARD, FORWARD, RECOMPUTATION
 from rematch.journal.operators import Operator, OperatorsAroundCompiled, tensors
 from rematch.journal.fingerprint import Fingerprints, flattened
 from rematch.journal.phases import OPTIMIZER, STEPPED, Lasting, Phases, in_backward
-from rematch.journal.twice import Repeated, Twice, written
+from rematch.journal.twice import Repeated, Twice, is_plain, written
 
 
 _MOST_WRITERS = 3
-_MOST_WAITS = 16
-"""For how many watched steps a part waits for one that has its phase."""
+_MOST_WAITS = 1024
+"""For how many steps, all of which are watched, a part waits for one that has its phase."""
 _OTHERS = str(Path(torch.__file__).parent), str(Path(__file__).parent)
 
 
@@ -55,7 +55,8 @@ class Rotation:
         """For each phase of this step in which the mode is on, how many operators there were."""
         self._known: dict[str, int | None] = {}
         """For each phase of any step, how many operators it had when they were counted; None before that."""
-        self._waits = 0
+        self._waits, self._skipped = 0, False
+        self._compares_ranks = self._has_stepped = False
         self._phases: Phases | None = None
         self._modules: Modules | None = None
 
@@ -74,9 +75,14 @@ class Rotation:
         """Whether a finding waits for the next step to say more."""
         return bool(self._suspects)
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next step is to be watched, too."""
+        return self._waits > 0 or self.has_suspects
+
     def begin(self, model: nn.Module, modules: Modules, step: int, is_due: bool) -> None:
         """A watched step begins. `is_due`: it is one that all ranks watch."""
-        self._compares_ranks = is_due and self._ranks is not None
+        self._compares_ranks, self._has_stepped = is_due and self._ranks is not None, False
         self._modules, self._step, self._counts = modules, step, {}
         if self.is_first:
             self.parts, self._next, self._nodes = [], 0, {}
@@ -88,18 +94,27 @@ class Rotation:
         and what writes its states."""
         self._suspects.append(finding)
 
-    def over(self) -> list[Finding]:
-        """The watched step is over. Returns the suspects of which more is known now."""
+    def over(self, all_ranks: bool = False) -> list[Finding]:
+        """The watched step is over, on `all_ranks` if these are to be compared. Returns the suspects of which more is
+        known now."""
         if self._phases is None:
             return []
+        if all_ranks and self._has_stepped:
+            # Not behind the step of an optimizer, which others may surround that exchange parameters.
+            self._compare_ranks("parameter", lambda p: p)
         self._phases.over()
+        if Phases.has_optimizer[self._phases.model]:
+            self._known.setdefault(OPTIMIZER, None)
         self._phases = self._modules = None
         if self.parts:
             self._turn()
             return []
         self._known.update(self._counts)
-        if None not in self._known.values():
+        if None not in self._known.values() or self._waits == _MOST_WAITS:
+            self._waits = 0
             self._cut()
+        else:
+            self._waits += 1
         seen = [f for f in self._suspects if f.step < self._step]
         self._suspects = [f for f in self._suspects if f.step == self._step]
         for finding in seen:
@@ -119,9 +134,11 @@ class Rotation:
             # Where gradients are accumulated, not every step has an optimizer.
             self._waits += 1
             return
+        self._skipped |= self._waits == _MOST_WAITS
         self._next, self._waits = self._next + 1, 0
         if self._next == len(self.parts):
-            self._next, self.completed = 0, self.completed + 1
+            self._next, self.completed, self._skipped = 0, self.completed + (not self._skipped), False
+            self._twice.round += 1
             if part.start >= self._counts.get(phase, 0):
                 # Steps have become shorter.
                 self.parts, self._known = [], {}
@@ -135,12 +152,9 @@ class Rotation:
             self._mode.leave()
             self._counts[self._running] = self._twice.count
             self._running = ""
-        if phase in (OPTIMIZER, STEPPED) and self._compares_ranks and self._phases is not None:
-            named = dict(self._phases.model.named_parameters())
-            if phase == OPTIMIZER:
-                self._compare_ranks("gradient", {name: p.grad for name, p in named.items() if p.grad is not None})
-            else:
-                self._compare_ranks("parameter", named)
+        if phase == OPTIMIZER:
+            self._compare_ranks("gradient", lambda p: p.grad)
+        self._has_stepped |= phase == STEPPED
         if phase in ("", STEPPED):
             return
         self._known.setdefault(phase, None)
@@ -151,9 +165,15 @@ class Rotation:
             self._running, self._twice.listens = phase, True
             self._mode.enter()
 
-    def _compare_ranks(self, what: str, named: dict[str, Tensor]) -> None:
+    def _compare_ranks(self, what: str, of: Callable[[nn.Parameter], Tensor | None]) -> None:
         """Exchanges a hash of each tensor with the other ranks, and tells of the first that is not the same on all."""
-        with torch.no_grad():
+        if not self._compares_ranks or self._phases is None:
+            return
+        found = ((name, of(p)) for name, p in self._phases.model.named_parameters())
+        named = {name: t for name, t in found if t is not None and t.layout == torch.strided}
+        if not named:
+            return
+        with torch.no_grad(), torch._C.DisableTorchFunction():
             own = torch.stack(self._fingerprints.of_all([flattened(t) for t in named.values()]))
             every = [torch.empty_like(own) for _ in range(self._ranks.size())]
             torch.distributed.all_gather(every, own, self._ranks)
@@ -212,7 +232,7 @@ class Rotation:
         for name, parameter in self._phases.model.named_parameters():
             states = optimizer.state.get(parameter, {}).values() if optimizer is not None else ()
             for t in (parameter, parameter.grad, *states):
-                if type(t) in PLAIN and t.data_ptr() in places:
+                if isinstance(t, Tensor) and is_plain(t) and t.data_ptr() in places:
                     return name
         return ""
 

@@ -3,21 +3,24 @@
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
 from rematch.finding import Finding, rank
 from rematch.journal.comparison import Comparison, compare
 from rematch.journal.computations import Computation, Computations, Modules
 from rematch.journal.fingerprint import Fingerprints
-from rematch.journal.phases import in_backward, is_traced
+from rematch.journal.phases import Lasting, in_backward, is_of, is_traced
 from rematch.journal.regions import Region, Regions, told, why
 from rematch.rotation import Rotation
 
@@ -78,6 +81,8 @@ class Watch(Regions):
         self._lock = threading.Lock()
         self._listening, self._listeners = ExitStack(), 0
         self._forward = False
+        self._handled: BaseException | None = None
+        """What was handled when the forward began: a job may run within an `except`."""
         self.regions = self._counted = self._usual = 0
         self._all = True
         """Whether the watched step looks at all regions."""
@@ -96,6 +101,7 @@ class Watch(Regions):
         self._hooks = [
             model.register_forward_pre_hook(_Hook(self, "_enter")),
             model.register_forward_hook(_Hook(self, "_leave"), always_call=True),
+            register_optimizer_step_post_hook(partial(_stepped, weakref.ref(self), weakref.ref(model))),
         ]
 
     def remove(self) -> None:
@@ -105,6 +111,7 @@ class Watch(Regions):
         self._hooks, self._modules = [], None
         self._leave()
         self._end_step()
+        Lasting.tidy()
 
     def __enter__(self) -> "Watch":
         return self
@@ -114,13 +121,12 @@ class Watch(Regions):
 
     def _enter(self, model: nn.Module) -> None:
         # A recomputation of the whole model is part of its step.
-        if in_backward() or is_traced():
+        if in_backward() or is_traced() or not model.training or not torch.is_grad_enabled():
             return
-        self._end_step()
-        if not model.training or not torch.is_grad_enabled():
-            return
+        self._end_step(all_ranks=True)
         self.steps += 1
-        if self.steps % self.every == 0 or (self.rotation is not None and self.rotation.has_suspects):
+        self._handled = sys.exc_info()[1]
+        if self.steps % self.every == 0 or (self.rotation is not None and self.rotation.waits):
             self._leave()
             with torch._C.DisableTorchFunction():
                 self._begin_step(model)
@@ -146,8 +152,8 @@ class Watch(Regions):
         if self.rotation is not None and not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
             self.rotation.begin(model, self._modules, self.steps, self.steps % self.every == 0)
 
-    def _end_step(self) -> None:
-        for finding in self.rotation.over() if self.rotation is not None else ():
+    def _end_step(self, all_ranks: bool = False) -> None:
+        for finding in self.rotation.over(all_ranks) if self.rotation is not None else ():
             if self._on_difference == "warn":
                 warnings.warn(str(finding), WatchWarning, stacklevel=2)
 
@@ -156,11 +162,13 @@ class Watch(Regions):
             self._forward = False
             self._listen(-1)
             self.regions, before = self.count - self._counted, self.regions
-            if sys.exc_info()[0] is not None:
+            raised = sys.exc_info()[1]
+            has_failed = raised is not None and raised is not self._handled
+            if has_failed:
                 self._end_step()
             outside = sorted(name for name, ran in self._ran.items() if ran.over() and name not in self._inside)
             outside = outside if self._all else []
-            if sys.exc_info()[0] is None and (outside or (before and not self.regions)):
+            if not has_failed and (outside or (before and not self.regions)):
                 self._first -= set(outside)
                 names = f" around {', '.join(outside[:3])}{', ...' if outside[3:] else ''}" if outside else ""
                 self._unseen(f"any call of checkpoint(){names} in step {self.steps}, unlike in an earlier watched step")
@@ -187,7 +195,8 @@ class Watch(Regions):
         try:
             around = forward.around if forward is not None else (modules.at(sys._getframe(), None) or ("",))[0]
             execution = Computation(around, region.reentrant)
-            execution.take(modules, (region.args, region.kwargs))
+            with torch._C.DisableTorchFunction():
+                execution.take(modules, (region.args, region.kwargs))
         except Exception as error:
             self._unseen(f"a region: {why(error)}")
             return None
@@ -217,7 +226,7 @@ class Watch(Regions):
             self._listen(-1)
         comparison = None
         try:
-            with torch.no_grad(), torch._C._DisableTorchDispatch():
+            with torch._C.DisableTorchFunction(), torch.no_grad(), torch._C._DisableTorchDispatch():
                 execution.close(self._fingerprints)
                 comparison = self._over(region, execution, memory[2], recomputes)
                 if not recomputes:
@@ -296,6 +305,14 @@ class Watch(Regions):
         warnings.warn(f"rematch.watch, {text}", WatchWarning, stacklevel=3)
 
 
+def _stepped(watching: Any, watched: Any, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """An optimizer has stepped. Takes weak references to a watch and its model."""
+    if torch.compiler.is_compiling() or (watch := watching()) is None or watch.steps or (model := watched()) is None:
+        return
+    if is_of(optimizer, model.parameters()):
+        watch._unseen("any forward of the model, which may have been compiled")
+
+
 class _Ran:
     """Notes whether a module runs from here on."""
 
@@ -318,7 +335,8 @@ class _Hook:
         self._call = None if told is None else getattr(told, method)
 
     def __call__(self, model: nn.Module, *_: Any) -> None:
-        if self._call is not None:
+        # Compilers trace it, too, and know of nothing beneath.
+        if self._call is not None and not torch.compiler.is_compiling():
             self._call(model)
 
     def __reduce__(self) -> Any:

@@ -1,16 +1,19 @@
 """Jobs that do odd things compute the same under a watch, which says nothing of them and leaves nothing behind."""
 
-import functools
+import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
+import torch.utils._python_dispatch as python_dispatch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode_stack
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -85,7 +88,7 @@ def a_loss_whose_operator_leaves_memory_unwritten(watch):
 @job
 def a_policy_around_the_whole_model(watch):
     model = watch(chain())
-    policy = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    policy = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     while True:
         checkpoint(model, torch.ones(4, 8), use_reentrant=False, context_fn=policy).mean().backward()
@@ -193,18 +196,42 @@ def two_models_that_are_both_watched(watch):
 
 
 @job
-def functions_that_a_mode_of_the_job_changes(watch):
-    class Doubled(TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            made = func(*args, **(kwargs or {}))
-            return made * 2 if func is F.linear else made
+def functions_that_a_mode_of_the_job_counts(watch):
+    class Counted(TorchFunctionMode):
+        seen = 0
 
-    model = watch(chain())
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen += 1
+            return func(*args, **(kwargs or {}))
+
+    model, mode = chain(), Counted()
+    model[1].forward = partial(checkpoint, model[1].forward, use_reentrant=False)
+    watch(model)
     while True:
-        with Doubled():
+        with mode:
             model(torch.ones(4, 8)).mean().backward()
-        torch.optim.SGD(model.parameters(), 0.1).step()
-        yield list(model.parameters())
+        yield [mode.seen]
+
+
+@job
+def arrays_and_lists_that_share_memory(watch):
+    array, both = np.ones(4, "f"), [torch.ones(3), torch.ones(3) * 2]
+
+    def loss(y: Tensor) -> Tensor:
+        torch.from_numpy(array).add_(torch.from_numpy(array)).clamp_(max=8.0)
+        torch._foreach_add_(both, both[::-1])
+        return y.mean() + float(array[0])
+
+    for made in trained(watch(chain()), torch.randn(4, 8), loss):
+        yield [*made, torch.from_numpy(array), *both]
+
+
+@job
+def a_watch_within_an_except_block(watch):
+    try:
+        raise KeyError
+    except KeyError:
+        yield from trained(watch(chain()), torch.randn(4, 8), lambda y: y.pow(2).mean())
 
 
 def run(make: Callable[..., Iterator[Any]], watch: Callable[[nn.Module], nn.Module]) -> list[Any]:
@@ -238,3 +265,112 @@ def test_a_watch_can_be_removed_by_a_hook_of_the_backward():
     model[0].weight.register_hook(lambda g: watch.remove())
     model(torch.ones(4, 8)).mean().backward()
     assert not _get_current_dispatch_mode_stack()
+
+
+class Wrong(TorchDispatchMode):
+    """The first operator of a name that runs within has a wrong result, or writes one."""
+
+    def __init__(self, name: str, result: int = 0) -> None:
+        super().__init__()
+        self.name, self.result, self.was_wrong = name, result, False
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        if self.was_wrong or not str(func).startswith(f"aten.{self.name}"):
+            return made
+        self.was_wrong = True
+        if self.name == "nonzero":
+            return made[:-1]
+        wrong = args[0][0] if "fused" in self.name else made[self.result] if isinstance(made, tuple) else made
+        wrong.detach().view(-1)[0] += 1
+        return made
+
+
+def stepped(model, x, optimizer):
+    y = model(x)
+    (y[1][0] if isinstance(y, tuple) else y).pow(2).mean().backward()
+    optimizer.step()
+
+
+def taught(model, x, optimizer):
+    y = model(x)
+    with torch.no_grad():
+        target = model(x + 1)
+    (y - target).pow(2).mean().backward()
+    optimizer.step()
+
+
+def handled(*given):
+    try:
+        raise KeyError
+    except KeyError:
+        stepped(*given)
+
+
+def accumulated(model, x, optimizer):
+    """40 microbatches and an odd one, where every second is watched."""
+    for _ in range(41):
+        model(x).pow(2).mean().backward()
+    optimizer.step()
+
+
+def counted(model, x, optimizer):
+    (model(x).pow(2).mean() * len(torch.ones(5).nonzero())).backward()
+
+
+ADAMW, SGD = partial(torch.optim.AdamW, fused=True), partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+ERRORS = {
+    "a fused optimizer": (chain, stepped, "_fused_adamw_", 0, ADAMW),
+    "the backward, behind another forward": (chain, taught, "mm", 0, SGD),
+    "the backward, within an except block": (chain, handled, "mm", 0, SGD),
+    "the optimizer, after many microbatches": (chain, accumulated, "mul_", 0, SGD),
+    "the state of an LSTM": (partial(nn.LSTM, 8, 8), stepped, "mkldnn_rnn_layer", 1, SGD),
+    "a mean that the backward takes": (partial(nn.BatchNorm1d, 8), stepped, "native_batch_norm", 1, SGD),
+    "how many there are": (chain, counted, "nonzero", 0, SGD),
+}
+
+
+@pytest.mark.parametrize("where", ERRORS)
+def test_a_wrong_execution_is_found_in(where):
+    make, step, name, result, optimizer = ERRORS[where]
+    torch.manual_seed(0)
+    model = make()
+    watch = rematch.watch(model, 2, on_difference=lambda finding: None)
+    updates = optimizer(model.parameters())
+    with watch:
+        while not watch.findings and watch.rotation.completed < 6:
+            with Wrong(name, result):
+                step(model, torch.randn(4, 8), updates)
+    assert watch.findings and watch.findings[0].operator.startswith(f"aten.{name}")
+
+
+@pytest.mark.parametrize("removes", [torch.ops.aten.addmm.default, torch.ops.aten.mm.default], ids=str)
+def test_a_watch_can_be_removed_by_what_is_told_of_a_finding(removes):
+    model = chain()
+    watch = rematch.watch(model, 1, on_difference=lambda finding: watch.remove())
+    for _ in range(STEPS):
+        with Wrong(str(removes)[len("aten.") :]):
+            model(torch.randn(4, 8)).pow(2).mean().backward()
+    assert watch.findings and not _get_current_dispatch_mode_stack()
+
+
+def test_a_watch_that_sees_no_forward_says_so():
+    model = chain()
+    compiled, optimizer = torch.compile(model, backend="eager"), torch.optim.SGD(model.parameters(), 0.1)
+    with rematch.watch(model, 1), pytest.warns(UserWarning, match="any forward of the model"):
+        compiled(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+
+
+def test_steps_that_begin_in_a_thread_leave_nothing_behind():
+    model, real = chain(), python_dispatch._pop_mode
+    watch = rematch.watch(model, 1)
+    thread = threading.Thread(target=lambda: model(torch.ones(4, 8)).mean().backward())
+    thread.start()
+    thread.join()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(STEPS):
+        model(torch.ones(4, 8)).mean().backward()
+        optimizer.step()
+    watch.remove()
+    assert watch.rotation.ran and python_dispatch._pop_mode is real

@@ -21,8 +21,12 @@ _SKIPPED = tuple(
 )
 """These operators make no values yet, or no other values; a forward finds some of its casts in autocast's cache."""
 _ALL = 1 << 30
-_FIRST = ("attention", "rnn", "batch_norm", "ctc_loss")
-"""Operators that reserve space."""
+_RESERVED = {
+    **{"_cudnn_rnn": (3, 4), "miopen_rnn": (3, 4), "mkldnn_rnn_layer": (3,), "ctc_loss": (1,)},
+    **{"_scaled_dot_product": tuple(range(2, 9)), "cudnn_batch_norm": (3,), "_batch_norm_with_update": (3,)},
+    **{"_flash_attention": tuple(range(2, 9)), "_efficient_attention": tuple(range(2, 9))},
+}
+"""The results of operators, by words in their names, that are reserved space, which holds anything."""
 
 
 class Entry(NamedTuple):
@@ -222,8 +226,8 @@ class Known(NamedTuple):
     draws: bool
     """Whether it draws random numbers."""
     is_view: bool
-    reserves: bool
-    """Whether its other results than the first may be reserved space, which holds anything."""
+    reserved: tuple[int, ...]
+    """Its results that are reserved space."""
 
 
 _known: dict[Any, Known] = {}
@@ -236,9 +240,9 @@ def known_of(func: Any) -> Known:
         return known
     schema = getattr(func, "_schema", None)
     if schema is None:
-        return Known(str(func), _ALL, False, False, False)
-    reserves = any(name in schema.name for name in _FIRST) and "backward" not in schema.name
-    results = 0 if func.is_view or schema.name.startswith(_SKIPPED) else 1 if reserves else _ALL
+        return Known(str(func), _ALL, False, False, ())
+    reserved = () if "backward" in schema.name else next((r for n, r in _RESERVED.items() if n in schema.name), ())
+    results = 0 if func.is_view or schema.name.startswith(_SKIPPED) else min(reserved, default=_ALL)
     draws = torch.Tag.nondeterministic_seeded in func.tags
-    _known[func] = known = Known(str(func).removesuffix(".default"), results, draws, func.is_view, reserves)
+    _known[func] = known = Known(str(func).removesuffix(".default"), results, draws, func.is_view, reserved)
     return known

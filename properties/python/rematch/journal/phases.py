@@ -1,12 +1,12 @@
 """Tells in which phase a training step is, though nothing but the model is known, and enters a mode for one phase."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 from unittest import mock
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch.utils._python_dispatch as dispatch
@@ -44,8 +44,11 @@ class Phases:
     """The phases of one step: it begins with the forward of a model, and is over when over() is called."""
 
     _begun: "WeakSet[Phases]" = WeakSet()
+    _lock = threading.Lock()
     _patched = ExitStack()
     _hears_of_optimizers = False
+    has_optimizer: "WeakKeyDictionary[nn.Module, bool]" = WeakKeyDictionary()
+    """For models whose steps were looked at, whether an optimizer of theirs stepped, in any step."""
 
     def __init__(self, model: nn.Module, changed: Callable[[str], None]) -> None:
         """`changed` is told of each phase that begins; "" and STEPPED are times that are not part of the step."""
@@ -53,28 +56,31 @@ class Phases:
         self.optimizer: torch.optim.Optimizer | None = None
         """The optimizer of the model's that stepped last. From then on, only further ones of them belong to the step."""
         self._phase, self._changed, self._thread = "", changed, threading.get_ident()
+        self.has_optimizer.setdefault(model, False)
 
     def begin(self) -> None:
         """A step begins, with the forward of the model."""
-        if not self._begun:
-            self._patched.close()
-            run = partial(_run_backward, graph._engine_run_backward)
-            for place in (graph, torch.autograd):
-                self._patched.enter_context(mock.patch.object(place, "_engine_run_backward", run))
+        with self._lock:
+            if not self._begun:
+                self._patched.close()
+                run = partial(_run_backward, graph._engine_run_backward)
+                for place in (graph, torch.autograd):
+                    self._patched.enter_context(mock.patch.object(place, "_engine_run_backward", run))
+            self._begun.add(self)
         if not Phases._hears_of_optimizers:
             # They stay: a compiled optimizer compiles again when its hooks change.
             Phases._hears_of_optimizers = True
             of_optimizers.register_optimizer_step_pre_hook(partial(_tell_all, Phases._steps))
             of_optimizers.register_optimizer_step_post_hook(partial(_tell_all, Phases._has_stepped))
-        self._begun.add(self)
         self._to(FORWARD)
 
     def over(self) -> None:
         """The step is over."""
         self._to("")
-        self._begun.discard(self)
-        if not self._begun:
-            self._patched.close()
+        with self._lock:
+            self._begun.discard(self)
+            if not self._begun:
+                self._patched.close()
 
     def runs_backward(self, begins: bool) -> None:
         """A backward begins, or is over."""
@@ -86,8 +92,7 @@ class Phases:
         self._changed(phase)
 
     def _steps(self, optimizer: torch.optim.Optimizer) -> None:
-        own = {id(p) for p in self.model.parameters()}
-        if any(id(p) in own for group in optimizer.param_groups for p in group["params"]):
+        if is_of(optimizer, self.model.parameters()):
             self.optimizer = optimizer
             self._to(OPTIMIZER)
         else:
@@ -99,7 +104,8 @@ class Phases:
     @classmethod
     def of_this_thread(cls) -> list["Phases"]:
         """Returns those steps that began in this thread."""
-        return [phases for phases in cls._begun if phases._thread == threading.get_ident()]
+        with cls._lock:
+            return [phases for phases in cls._begun if phases._thread == threading.get_ident()]
 
 
 def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -116,10 +122,18 @@ def _run_backward(real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             Lasting.tidy()
 
 
+def is_of(optimizer: torch.optim.Optimizer, parameters: Iterable[nn.Parameter]) -> bool:
+    """Whether the optimizer updates one of the parameters."""
+    own = {id(p) for p in parameters}
+    return any(id(p) in own for group in optimizer.param_groups for p in group["params"])
+
+
 def _tell_all(method: Callable[..., None], optimizer: torch.optim.Optimizer, *_: Any) -> None:
     # The optimizer of a hook of autograd steps in the backward.
     if torch.compiler.is_compiling() or in_backward():
         return
+    for model in [model for model, has in list(Phases.has_optimizer.items()) if not has]:
+        Phases.has_optimizer[model] = is_of(optimizer, model.parameters())
     for phases in Phases.of_this_thread():
         method(phases, optimizer)
 
@@ -141,6 +155,10 @@ class Lasting:
 
     def enter(self) -> None:
         """Enters the mode, as the innermost one."""
+        if self._entered is not None and self._entered[2] != threading.get_ident():
+            # It is on in a thread that began a step and did not end it.
+            self._entered = None
+            self._on.remove(self)
         self.tidy()
         self.is_awake = True
         if self._entered is None:
@@ -161,14 +179,18 @@ class Lasting:
     @classmethod
     def tidy(cls) -> None:
         """Takes off the modes that were left, those that can be."""
-        for lasting in [one for one in cls._on if not one.is_awake and one._entered == _where()]:
-            lasting._entered = None
-            cls._on.remove(lasting)
-            above = []
-            while torch._C._len_torch_dispatch_stack() and (top := _pop(None)) is not lasting._mode:
-                above.append(top)
-            for mode in reversed(above):
+        threads = {thread.ident for thread in threading.enumerate()}
+        for lasting in [one for one in cls._on if not one.is_awake and one._entered is not None]:
+            above, is_gone = [], lasting._entered[2] not in threads
+            while lasting._entered == _where() and torch._C._len_torch_dispatch_stack() and not is_gone:
+                above.append(_pop(None))
+                is_gone = above[-1] is lasting._mode
+            for mode in reversed(above[: len(above) - is_gone]):
                 _push(mode)
+            # Within an operator that it sees, a mode is off, and comes back.
+            if is_gone:
+                lasting._entered = None
+                cls._on.remove(lasting)
         if not cls._on:
             cls._patched.close()
 
@@ -189,6 +211,7 @@ def _popped(pop: Callable[[Any], Any], key: Any = None) -> Any:
         lasting.append(found)
     for mode in reversed(lasting):
         _push(mode)
+    Lasting.tidy()
     return found
 
 

@@ -6,6 +6,7 @@ call of the function, otherwise by a function that tells when a region runs.
 """
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -193,12 +194,27 @@ def told(regions: Regions) -> Iterator[Regions]:
         yield regions
 
 
+_exchanges: list[ExitStack] = []
+_over: list[ExitStack] = []
+_lock = threading.Lock()
+
+
 @contextmanager
 def _exchanged(reentrant: Any, generator: Callable[[Any], Any]) -> Iterator[None]:
-    with ExitStack() as stack:
+    stack = ExitStack()
+    with _lock:
         stack.enter_context(mock.patch.object(library, "CheckpointFunction", reentrant))
         for place in (library, sys.modules.get(_COMPOSABLE)):
             name = next((n for n in _GENERATORS if hasattr(place, n)), None)
             if name is not None:
                 stack.enter_context(mock.patch.object(place, name, generator(getattr(place, name))))
+        _exchanges.append(stack)
+    try:
         yield
+    finally:
+        with _lock:
+            _over.append(stack)
+            # Threads may end theirs in another order, but what was exchanged last is put back first.
+            while _exchanges and _exchanges[-1] in _over:
+                _over.remove(last := _exchanges.pop())
+                last.close()

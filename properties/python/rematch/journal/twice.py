@@ -78,7 +78,7 @@ class Twice(Reader):
         self, tell: Callable[[Operator, Sequence[Tensor], Repeated], None], counted: Callable[[Operator], bool]
     ) -> None:
         """`counted` is asked of each operator, while none is chosen, whether it runs again."""
-        self.count = self.ran = 0
+        self.count = self.ran = self.round = 0
         self.chosen: range | None = None
         self.listens = False
         """Whether operators count: a mode may be on for longer than it is meant to be."""
@@ -95,9 +95,10 @@ class Twice(Reader):
             return
         number, self.count = self.count, self.count + 1
         chosen = self._counted(op) if self.chosen is None else number in self.chosen
-        if chosen and _is_repeatable(op.func) and all(map(_is_plain, op.taken())) and not is_traced():
+        if chosen and _is_repeatable(op.func) and all(map(is_plain, op.taken())) and not is_traced():
             with torch._C._DisableTorchDispatch():
-                again = _Again(op, number)
+                # Each round takes another place of lists.
+                again = _Again(op, number + self.round)
                 op.notes = None if again.is_tangled(op) else again
 
     def after(self, op: Operator) -> None:
@@ -108,7 +109,7 @@ class Twice(Reader):
         try:
             with torch._C._DisableTorchDispatch():
                 first = again.results(again.part_of(op.result), again.given)
-                if not all(map(_is_plain, first)) or again.has_resized() or _arrives_later(op, first):
+                if not all(map(is_plain, first)) or again.has_resized() or _arrives_later(op, first):
                     return
             self.ran += 1
             results = [first, again.run()]
@@ -140,14 +141,15 @@ class _Again:
         """The arguments of the run itself, by name."""
         self.taken = list(tensors(tuple(self.given.values())))
         self._written = list(written(op))
-        shared = {t.untyped_storage()._cdata for t in tensors([self.given[name] for name in self._written])}
+        spans = [_span(t) for t in tensors([self.given[name] for name in self._written])]
         self._before = {
             name: _copied(value)
             for name, value in self.given.items()
-            if any(t.untyped_storage()._cdata in shared for t in tensors((value,)))
+            if name in self._written or any(_overlap(_span(t), spans) for t in tensors((value,)))
         }
         """Copies of what the operator writes, and of what shares memory with that."""
-        self._generator = _generator(op) if op.draws else None
+        # Modes of the job, which run with the operator, may draw.
+        self._generator = _generator(op) if op.draws or torch._C._len_torch_dispatch_stack() else None
         self._state = self.state()
 
     def state(self) -> Tensor | None:
@@ -174,15 +176,19 @@ class _Again:
         """Whether the one place that runs again shares memory with another that the operator writes."""
         if self._place is None:
             return False
-        own, all_of_them = (
-            [_span(t) for name in self._written for t in tensors((given[name],))]
-            for given in (self.given, arguments(op))
-        )
-        return any(sum(a < end and begin < b for begin, end in all_of_them) > 1 for a, b in own)
+        given = arguments(op)
+        if any(isinstance(value, Tensor) and value.numel() > 1 for value in given.values()):
+            # A number for each place.
+            return True
+        others = [_span(t) for name in self._written for t in tensors((given[name],))]
+        for name in self._written:
+            for t in tensors((self.given[name],)):
+                others.remove(_span(t))
+        return any(_overlap(_span(t), others) for t in self.taken)
 
     def has_resized(self) -> bool:
         """Whether the run resized what it wrote, of which PyTorch would warn again."""
-        pairs = ((self.given[name], self._before[name]) for name in self._written)
+        pairs = ((self.given[name], self._before[name]) for name in self._written if name in self._before)
         return any(a.shape != b.shape for pair in pairs for a, b in zip(*map(_tensors_of, pair), strict=True))
 
     def snapshot(self) -> dict[str, Any]:
@@ -205,7 +211,7 @@ class _Again:
         made = list(tensors(wrote))
         there = {id(t) for t in made}
         new = [t for t in tensors((returned,)) if id(t) not in there]
-        return made + (new[:1] if known_of(self._func).reserves else new)
+        return made + [t for i, t in enumerate(new) if i not in known_of(self._func).reserved]
 
 
 def arguments(op: Operator) -> dict[str, Any]:
@@ -270,7 +276,11 @@ def _span(t: Tensor) -> tuple[int, int]:
     return t.data_ptr(), t.data_ptr() + _extent(t) * t.element_size()
 
 
-def _is_plain(t: Tensor) -> bool:
+def _overlap(span: tuple[int, int], spans: Sequence[tuple[int, int]]) -> int:
+    return sum(span[0] < end and begin < span[1] for begin, end in spans)
+
+
+def is_plain(t: Tensor) -> bool:
     if type(t) not in PLAIN or t.layout != torch.strided or t.device.type == "meta":
         return False
     return not (t.is_quantized or t.is_nested or t._is_zerotensor())
@@ -322,11 +332,16 @@ def _judge(results: Sequence[Tensor], terms: float) -> Repeated:
     most = max(kinds, key=len)
     unlike = len(results) - len(most)
     other = most[0] if 0 not in most else next(i for i in range(1, len(results)) if i not in most)
-    places = (words[0] != words[other]).nonzero().flatten()
-    place, parts = int(places[0]), 2 if results[0].is_complex() else 1
-    units = 0.0
-    if results[0].is_floating_point() or results[0].is_complex():
+    are_alike = all(w.shape == words[0].shape for w in words)
+    size = min(len(words[0]), len(words[other]))
+    places = (words[0][:size] != words[other][:size]).nonzero().flatten()
+    place, parts = int(places[0]) if len(places) else 0, 2 if results[0].is_complex() else 1
+    units = 0.0 if are_alike else float("inf")
+    if are_alike and (results[0].is_floating_point() or results[0].is_complex()):
         wide = torch.stack([f.double() for f in flat])
+        finite = wide.isfinite().all(0)
+        same = torch.equal(*(wide[i][~finite].nan_to_num(5.0, 6.0, 7.0) for i in (0, other)))
+        wide = wide[:, finite] if same else wide
         apart = (wide.max(0).values - wide.min(0).values).max()
         largest = wide.abs().max() * torch.finfo(flat[0].dtype).eps
         units = float(apart / largest) if largest > 0 and bool(apart.isfinite()) else float("inf")
@@ -340,7 +355,7 @@ def _judge(results: Sequence[Tensor], terms: float) -> Repeated:
         0 not in most,
         unlike,
         place // parts,
-        (flat[0][place].item(), flat[other][place].item()),
+        tuple(f[place].item() if len(f) > place else float("nan") for f in (flat[0], flat[other])),
         places.numel(),
         results[0].numel(),
         other,
