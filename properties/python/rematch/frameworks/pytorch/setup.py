@@ -36,7 +36,7 @@ MODES["fsdp2_tp"] = MODES["fsdp2"]
 OPTIONS["fsdp2_tp"] = {name: OPTIONS["fsdp2"][name] for name in ("mode", "no_sync", "rows", "units", "reshard")}
 OPTIONS["fsdp2_tp"] |= {"split": MODES["tp"], "between": OPTIONS["tp"]["between"]}
 _MORE_OFTEN = {"no_sync": 0.75, "rows": 0.75}
-SHARES = {"ddp": _MORE_OFTEN, "fsdp2": {**_MORE_OFTEN, "prefetch": 0.3}, "fsdp2_tp": _MORE_OFTEN, "tp": {}}
+SHARES = {"ddp": _MORE_OFTEN | {"hook": 0.75}, "fsdp2": _MORE_OFTEN | {"prefetch": 0.3, "precision": 0.95}, "fsdp2_tp": _MORE_OFTEN, "tp": {}}
 OF_THE_BATCH = {"kv_cache"}
 """Layers whose state has a part for each row of the whole batch."""
 
