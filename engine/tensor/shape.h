@@ -14,7 +14,7 @@ namespace rematch {
 /// negative extent, or an element count above kMaxElements (so byte counts never overflow).
 class Shape {
  public:
-  static constexpr int kMaxRank = 5;
+  static constexpr int kMaxRank = 8;
   static constexpr std::int64_t kMaxElements = std::int64_t{1} << 40;
 
   Shape() = default;

@@ -114,7 +114,7 @@ TEST_CASE("a text that is no record is refused with the place and what came") {
   rejects_record(R"({"format":1,"observations":[{"shape":[-1]}]})", "extents from 0");
   rejects_record(R"({"format":1,"observations":[{"shape":[1099511627776,1099511627776]}]})",
                  "extents");
-  rejects_record(R"({"format":1,"observations":[{"shape":[1,1,1,1,1,1]}]})", "at most 5");
+  rejects_record(R"({"format":1,"observations":[{"shape":[1,1,1,1,1,1,1,1,1]}]})", "at most 8");
   rejects_record(R"({"format":1,"observations":[{"present":false,"data":"AAAA"}]})",
                  "0 bytes, got 3");
   rejects_record(R"({"format":1,"agreements":[{"host":"5"}]})", "a number");
