@@ -81,9 +81,10 @@ Verdict judge_one(const Law& law, const Evidence& e, std::vector<Violation>& vio
   const bool has_bits = !e.rounds_differently && !(e.sums_differently && follows_gradients(law));
   bool complete = !law.compares_values || has_bits || e.reference != nullptr;
   law.extra_runs.for_each([&](ExtraRun extra) { complete = complete && has(e, extra); });
-  if (!complete || (law.applies != nullptr && !law.applies(e))) return Verdict::not_applicable;
+  if (!complete) return Verdict::not_applicable;
   std::optional<Violation> violation;
   try {
+    if (law.applies != nullptr && !law.applies(e)) return Verdict::not_applicable;
     violation = law.check(e);
   } catch (const std::exception& error) {
     if (is_of_machine(error)) throw;
