@@ -194,6 +194,10 @@ enum class FailureKind : std::uint8_t {
   recomputation_throws,
   /// The graph is dropped without a backward.
   graph_dropped,
+  /// In recomputations the last two extents of the layer's operand, an activation's, are exchanged.
+  shape_changed,
+  /// In recomputations its last element is another, which only a check on values can see.
+  value_changed,
 };
 
 /// A trial before the first step: one forward, the failure, one backward. Weights and gradients are
@@ -328,7 +332,7 @@ struct Case {
   /// float32 or float64.
   DType dtype = DType::float32;
   DataKind data = DataKind::normal;
-  /// Shape: [batch, width], [batch, tokens, width] or [batch, channels, height, width].
+  /// Shape: [batch, width], [batch, tokens, width] or [batch, channels, height, width, ...].
   std::vector<std::int64_t> input;
   /// Number of model inputs beside the first, of its shape. Layers read them as outputs 1, 2, ...
   /// of layer -1. Not beside tokens.

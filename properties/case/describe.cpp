@@ -132,6 +132,10 @@ std::string failure_in_words(const InjectedFailure& m) {
       return layer + " throws in a recomputation";
     case FailureKind::graph_dropped:
       return "the graph is dropped";
+    case FailureKind::shape_changed:
+      return "recomputations exchange the last two extents of what " + layer + " gets";
+    case FailureKind::value_changed:
+      return "recomputations change the last element of what " + layer + " gets";
     case FailureKind::none:
       break;
   }

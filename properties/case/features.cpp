@@ -62,6 +62,7 @@ class FeatureScan {
     scan_plan();
     scan_protocol();
     mark(Feature::more_than_a_few, is_large());
+    mark(Feature::large_values_check, has_large_tensor() && has(Feature::values_check));
     return found_;
   }
 
@@ -98,6 +99,7 @@ class FeatureScan {
 
   void scan_layers() {
     mark(Feature::images, c_.input.size() == 4);
+    mark(Feature::many_dimensions, c_.input.size() > 4);
     mark(Feature::one_row, c_.input[0] == 1);
     mark(Feature::sequences, c_.input.size() == 3 || vocabulary_of(c_.layers) > 0);
     for (int i = 0; i < layers(); ++i) {
@@ -235,6 +237,11 @@ class FeatureScan {
     }
   }
 
+  bool has_large_tensor() const {
+    return std::any_of(g_.outputs.begin(), g_.outputs.end(),
+                       [](const auto& shapes) { return shapes[0].elements() > kFewElements; });
+  }
+
   bool is_large() const {
     const ProtocolSpec& p = c_.protocol;
     const auto any = [](const auto& list, auto test) {
@@ -245,7 +252,7 @@ class FeatureScan {
            any(c_.layers, [](const LayerSpec& l) { return l.stream > kFewStreams; }) ||
            any(g_.live, [](const auto& values) { return values.size() > kFewValues; }) ||
            any(g_.parameters, [](const ParameterInfo& q) { return q.uses > kFewUses; }) ||
-           any(g_.outputs, [](const auto& shapes) { return shapes[0].elements() > kFewElements; });
+           has_large_tensor();
   }
 
   void scan_plan() {
@@ -272,6 +279,7 @@ class FeatureScan {
     mark(Feature::gradients_kept, !p.zero_grad && p.steps > 1);
     mark(Feature::several_losses, p.auxiliary_losses && live(layers()).size() > 1);
     mark(Feature::failure_in_segment, failure_in_segment());
+    mark(Feature::operand_changed, p.failure.kind >= FailureKind::shape_changed);
     const bool casts = std::any_of(c_.layers.begin(), c_.layers.end(), [](const LayerSpec& l) {
       return layer_of(l).has_products || layer_of(l).low_precision;
     });

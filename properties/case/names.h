@@ -33,7 +33,8 @@ REMATCH_NAMES(DType, {float32, "float32"}, {float64, "float64"});
 REMATCH_NAMES(FailureKind, {none, "none"}, {input_changed, "input_changed"},
               {weight_changed, "weight_changed"}, {op_exchanged, "op_exchanged"},
               {forward_throws, "forward_throws"}, {recomputation_throws, "recomputation_throws"},
-              {graph_dropped, "graph_dropped"},
+              {graph_dropped, "graph_dropped"}, {shape_changed, "shape_changed"},
+              {value_changed, "value_changed"},
               // Its name in files that were written before.
               {recomputation_throws, "replay_throws"});
 

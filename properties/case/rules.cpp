@@ -152,6 +152,8 @@ bool can_happen(FailureKind kind, const LayerSpec& layer) {
       // Whether a custom layer saves its weight, and so notices, only the subject knows.
       return has_parameters(layer) && layer.layer == nullptr;
     case FailureKind::op_exchanged:
+    case FailureKind::shape_changed:
+    case FailureKind::value_changed:
       return !layer.in_place && layer_of(layer).exchangeable;
     default:
       return true;

@@ -13,8 +13,8 @@ const char* in_place_hazard(const Case& c, int layer);
 bool can_happen(FailureKind kind, const LayerSpec& layer);
 /// Whether it happens to a layer at all.
 constexpr bool has_layer(FailureKind kind) {
-  return kind == FailureKind::weight_changed || kind == FailureKind::op_exchanged ||
-         kind == FailureKind::forward_throws || kind == FailureKind::recomputation_throws;
+  return kind != FailureKind::none && kind != FailureKind::input_changed &&
+         kind != FailureKind::graph_dropped;
 }
 /// Whether each segment, of every level, preserves random state.
 bool preserves_rng_everywhere(const Case& c);

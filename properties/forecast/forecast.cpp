@@ -43,8 +43,18 @@ bool unchecked_around(std::span<const SegmentSpec> segments, int layer) {
   });
 }
 
-void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segments) {
+/// Whether the only segment around `layer` checks values, among them all that it recomputes.
+bool values_checked_around(std::span<const SegmentSpec> segments, int layer) {
+  return std::any_of(segments.begin(), segments.end(), [&](const SegmentSpec& s) {
+    return s.begin <= layer && layer < s.end && s.choice.determinism == CheckKind::values &&
+           s.nested.empty() && s.choice.keep.empty();
+  });
+}
+
+void note_trial(Forecast& f, const Case& c, const Geometry& g,
+                const std::vector<SegmentSpec>& segments) {
   const InjectedFailure& m = c.protocol.failure;
+  const auto layer_of_it = static_cast<std::size_t>(m.layer);
   const auto recomputed = [&](int layer) {
     return f.executions[static_cast<std::size_t>(layer)] > 1;
   };
@@ -60,6 +70,17 @@ void note_trial(Forecast& f, const Case& c, const std::vector<SegmentSpec>& segm
     case FailureKind::weight_changed:
     case FailureKind::op_exchanged:
       f.trial_fails = recomputed(m.layer) && !unchecked_around(segments, m.layer);
+      break;
+    case FailureKind::shape_changed: {
+      const Shape& x = g.outputs[layer_of_it][0];
+      f.trial_fails = recomputed(m.layer) && !unchecked_around(segments, m.layer) &&
+                      x[x.rank() - 2] != x[x.rank() - 1];
+      break;
+    }
+    case FailureKind::value_changed:
+      // An activation whose operand requires no grad saves nothing.
+      f.trial_fails = recomputed(m.layer) && values_checked_around(segments, m.layer) &&
+                      f.grad_flags[layer_of_it][0];
       break;
     case FailureKind::recomputation_throws:
       f.trial_fails = recomputed(m.layer);
@@ -175,7 +196,7 @@ void forecast(const Case& c, const Geometry& geometry, const Facts& facts, Forec
   f.values_comparable = !trace.drew_afresh && !may_draw_afresh;
   f.may_fail = !f.values_comparable && checks_values(segments);
   note_words(f, c, facts);
-  note_trial(f, c, segments);
+  note_trial(f, c, geometry, segments);
   note_exactness(f, trace, plain, geometry.parameters.size());
 }
 

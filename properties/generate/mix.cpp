@@ -25,10 +25,12 @@ namespace {
 /// Percents of the wide mix: often enough for every hunt, rarely enough to cost little.
 constexpr double kTail = 0.5;
 constexpr double kSecondBlock = 0.8;
+constexpr double kManyDimensions = 1.6;
+constexpr double kLargeCheck = 0.12;
 
-/// A case of any mix that keeps to the sources' features as far as its parts know them. `tail`
-/// decides of rare cases, so that all others are what they are without it.
-Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
+/// A case of any mix that keeps to the sources' features as far as its parts know them. `tail` and
+/// `rare` decide of rare cases, so that all others are what they are without them.
+Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail, DrawSource& rare) {
   Case c;
   c.seed = draw.word();
   if (mix == Mix::standard) {
@@ -41,10 +43,18 @@ Case draw_case(Mix mix, DrawSource& draw, DrawSource& tail) {
     draw_wide_tail(tail, c);
     return c;
   }
-  draw_wide_model(draw, c, tail.chance(kSecondBlock, Feature::second_block) ? &tail : nullptr);
+  const bool changes = rare.may(Feature::operand_changed) && rare.may(Feature::injected_failure);
+  if (rare.chance(kLargeCheck, Feature::large_values_check) && changes) {
+    draw_large_check(rare, c);
+    return c;
+  }
+  const bool many = rare.chance(kManyDimensions, Feature::many_dimensions);
+  draw_wide_model(draw, c, tail.chance(kSecondBlock, Feature::second_block) ? &tail : nullptr,
+                  many ? &rare : nullptr);
   draw_wide_plan(draw, c);
   draw_in_place(draw, c);
   draw_failure(draw, c);
+  if (many && changes && rare.chance(80)) draw_failure(rare, c, FailureKind::shape_changed);
   draw_partial(draw, c);
   draw_losses(draw, c);
   draw_structures(draw, c);
@@ -80,11 +90,13 @@ Case draw_shape(Mix mix, std::uint64_t seed, std::uint64_t index, const Scope& s
   FeatureSet found;
   // The parts do most of it: what is left is drawn again.
   constexpr std::uint64_t kAttempts = 1000;
+  constexpr std::uint64_t kRare = std::uint64_t{1} << 63U;
   for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
     const std::uint64_t stream = index ^ attempt << 48;
     DrawSource draw(seed, stream, scope);
     DrawSource tail(~seed, stream, scope);
-    Case c = draw_case(mix, draw, tail);
+    DrawSource rare(~seed, stream | kRare, scope);
+    Case c = draw_case(mix, draw, tail, rare);
     if (scope.allows_all()) return c;
     found = features_of(c, validate(c));
     if (scope.features.contains_all(found)) return c;

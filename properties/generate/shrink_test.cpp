@@ -122,7 +122,7 @@ TEST_CASE("each feature shrinks to a model that one would write by hand") {
     INFO(to_string(Feature(f)) << "\n" << to_json(c));
     CHECK(c.layers.size() <= 3);
     CHECK(count_segments(segments_of(c)) <= 4);
-    if (Feature(f) == Feature::second_block) continue;
+    if (Feature(f) == Feature::second_block || Feature(f) == Feature::large_values_check) continue;
     CHECK(std::all_of(c.input.begin(), c.input.end(), [](std::int64_t d) { return d <= 3; }));
   }
 }

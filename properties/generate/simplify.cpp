@@ -324,8 +324,11 @@ bool simplify_layers(const Case& c, const OfferCase& offer) {
 }
 
 bool simplify_sizes(const Case& c, const OfferCase& offer) {
-  if (c.input.size() == 4) {
-    if (offer_edited(c, offer, [](Case& e) { e.input.resize(2); })) return true;
+  if (c.input.size() >= 4) {
+    const auto fewer = [&](std::size_t count) {
+      return offer_edited(c, offer, [&](Case& e) { e.input.resize(count); });
+    };
+    if (fewer(2) || (c.input.size() > 4 && fewer(c.input.size() - 1))) return true;
   }
   // Skips and ties need equal widths, so these can only change together.
   for (const std::int64_t width : {1, 2, 3, 4}) {

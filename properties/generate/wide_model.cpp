@@ -30,7 +30,7 @@ bool any(const Weights& weights) {
 
 enum class Form : std::uint8_t { rows, sequences, images };
 
-Form form_of(const Shape& x) { return static_cast<Form>(x.rank() - 2); }
+Form form_of(const Shape& x) { return static_cast<Form>(std::min(x.rank(), 4) - 2); }
 
 /// Few different sizes, so that skips and ties find partners; mostly no multiples of 4.
 std::vector<std::int64_t> draw_input(DrawSource& draw, std::int64_t width, Form form) {
@@ -154,7 +154,7 @@ bool loss_requires_grad(const Case& c) {
                      [](const LayerSpec& l) { return has_parameters(l) && !l.frozen; });
 }
 
-void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes) {
+void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes, DrawSource* dimensions) {
   std::array weights{allowed(draw, &Layer::Weights::rows),
                      allowed(draw, &Layer::Weights::sequences),
                      allowed(draw, &Layer::Weights::images)};
@@ -170,6 +170,13 @@ void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes) {
   if ((draw.chance(30, Feature::sequences) || (!others && draw.may(Feature::sequences))) &&
       some(Form::sequences)) {
     form = Form::sequences;
+  }
+  if (dimensions != nullptr) {
+    form = Form::images;
+    // Layers that take any number of dimensions.
+    for (std::size_t i = 0; i < kLayerKinds; ++i) {
+      if (weights[0][i] == 0 || weights[1][i] == 0) weights[2][i] = 0;
+    }
   }
   if (!some(form)) throw std::invalid_argument("[generate] no layer kind may be drawn");
   const bool several_streams = draw.chance(30, Feature::named_stream);
@@ -188,7 +195,13 @@ void draw_wide_model(DrawSource& draw, Case& c, DrawSource* sizes) {
     c.input.resize(2);
     c.protocol.input_requires_grad = false;
   }
-  if (sizes != nullptr) enlarge(*sizes, form, c, palette[0], weights[0]);
+  if (dimensions != nullptr) {
+    c.input.resize(1);
+    for (int i = dimensions->range(4, 7); i > 0; --i) c.input.push_back(dimensions->range(1, 3));
+    if (c.input.back() == c.input.end()[-2]) ++c.input.back();
+  } else if (sizes != nullptr) {
+    enlarge(*sizes, form, c, palette[0], weights[0]);
+  }
   c.layers.reserve(static_cast<std::size_t>(layers));
   if (!tokens && draw.chance(14, Feature::several_inputs)) c.further_inputs = draw.range(1, 2);
   ModelDraw model(draw, c.input, c.layers, c.protocol.train, c.further_inputs);

@@ -223,13 +223,16 @@ void draw_in_place(DrawSource& draw, Case& c) {
   }
 }
 
-void draw_failure(DrawSource& draw, Case& c) {
-  if (!preserves_rng_everywhere(c) || !draw.chance(28, Feature::injected_failure)) return;
-  InjectedFailure m;
-  m.kind = draw.pick(std::array{FailureKind::input_changed, FailureKind::weight_changed,
-                                FailureKind::weight_changed, FailureKind::op_exchanged,
-                                FailureKind::forward_throws, FailureKind::recomputation_throws,
-                                FailureKind::graph_dropped});
+void draw_failure(DrawSource& draw, Case& c, FailureKind kind) {
+  InjectedFailure m{.kind = kind};
+  const bool given = kind != FailureKind::none;
+  if (!preserves_rng_everywhere(c)) return;
+  if (!given && !draw.chance(28, Feature::injected_failure)) return;
+  if (!given)
+    m.kind = draw.pick(std::array{FailureKind::input_changed, FailureKind::weight_changed,
+                                  FailureKind::weight_changed, FailureKind::op_exchanged,
+                                  FailureKind::forward_throws, FailureKind::recomputation_throws,
+                                  FailureKind::graph_dropped});
   if (m.kind == FailureKind::input_changed && vocabulary_of(c.layers) > 0) return;
   const int layers = static_cast<int>(c.layers.size());
   if (has_layer(m.kind)) {

@@ -15,7 +15,7 @@ class WideTail {
  public:
   WideTail(DrawSource& draw, Case& c) : draw_(draw), c_(c) {}
 
-  void run() {
+  void run(bool large) {
     c_.layers.clear();
     c_.plan = {};
     c_.data = DataKind::normal;
@@ -27,6 +27,7 @@ class WideTail {
     p.input_requires_grad = true;
     if (!draw_.may(Feature::mse)) p.loss = LossKind::cross_entropy;
     if (!draw_.may(Feature::sgd)) p.optimizer = OptimizerKind::adam;
+    if (large) return large_check();
     switch (draw_.weighted(std::array{22, 16, 14, 14, 10, 12, 10, 2})) {
       case 0:
         return many_segments();
@@ -185,12 +186,28 @@ class WideTail {
     cover_all();
   }
 
+  void large_check() {
+    // Just above 1 MiB, or 4: there, shrinking has few steps to go. Inputs and outputs are small,
+    // as most of what a large tensor costs is to draw and to record it.
+    c_.input = {513 * (draw_.chance(12) ? 4 : 1) + draw_.range(0, 3), 1};
+    c_.dtype = DType::float32;
+    append(layer_kind("linear")).features = 512;
+    append(pick([](const Layer& l) { return l.exchangeable; }));
+    append(layer_kind("linear"));
+    cover_all();
+    CheckpointChoice& choice = c_.plan.segments[0].choice;
+    choice.variant = Variant::non_reentrant;
+    choice.determinism = CheckKind::values;
+    c_.protocol.failure = {FailureKind::value_changed, 1};
+  }
+
   DrawSource& draw_;
   Case& c_;
 };
 
 }  // namespace
 
-void draw_wide_tail(DrawSource& draw, Case& c) { WideTail(draw, c).run(); }
+void draw_wide_tail(DrawSource& draw, Case& c) { WideTail(draw, c).run(false); }
+void draw_large_check(DrawSource& draw, Case& c) { WideTail(draw, c).run(true); }
 
 }  // namespace rematch

@@ -49,7 +49,8 @@ constinit const Layer batch_norm_layer{
     .fields = {"frozen", "eval"},
     .shape =
         [](ShapeWalk& s) {
-          if (s.x().rank() == 3) s.fail("an input of rank 2 or 4", to_string(s.x()));
+          if (s.x().rank() == 3 || s.x().rank() > 4)
+            s.fail("an input of rank 2 or 4", to_string(s.x()));
           const std::int64_t channels = s.x()[1];
           if (s.train() && s.x().elements() == channels) {
             s.fail("more than one value per channel in train mode", to_string(s.x()));

@@ -11,7 +11,7 @@
 namespace rematch {
 
 inline void branch_shape(ShapeWalk& s) {
-  if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
+  if (s.x().rank() > 3) s.fail("an input of rank 2 or 3", to_string(s.x()));
   const std::int64_t width = s.width();
   s.product_of(std::array{width, width});
   const double most = 1 / std::sqrt(static_cast<double>(width));

@@ -90,8 +90,8 @@ std::string ShapeWalk::place() const {
 }
 
 void ShapeWalk::check_input() {
-  if (dims_.size() < 2 || dims_.size() > 4) {
-    fail("[batch, width], [batch, tokens, width] or [batch, channels, height, width]",
+  if (dims_.size() < 2 || dims_.size() > Shape::kMaxRank) {
+    fail("[batch, width], [batch, tokens, width] or [batch, channels, height, width, ...]",
          std::to_string(dims_.size()) + " extents");
   }
   for (const std::int64_t d : dims_) {

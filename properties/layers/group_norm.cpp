@@ -27,7 +27,8 @@ constinit const Layer group_norm_layer{
     .fields = {"groups", "frozen"},
     .shape =
         [](ShapeWalk& s) {
-          if (s.x().rank() == 3) s.fail("an input of rank 2 or 4", to_string(s.x()));
+          if (s.x().rank() == 3 || s.x().rank() > 4)
+            s.fail("an input of rank 2 or 4", to_string(s.x()));
           const std::int64_t channels = s.x()[1];
           const std::int64_t groups = s.spec().groups;
           if (groups < 1 || channels % groups != 0) {

@@ -31,7 +31,7 @@ constinit const Layer linear_layer{
     .fields = {"features", "bias", "frozen", "tied_to"},
     .shape =
         [](ShapeWalk& s) {
-          if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
+          if (s.x().rank() > 3) s.fail("an input of rank 2 or 3", to_string(s.x()));
           s.need_features();
           const std::array sizes{s.spec().features, s.width()};
           s.product_of(sizes);

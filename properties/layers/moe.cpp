@@ -110,7 +110,7 @@ constinit const Layer moe_layer{
     .shape =
         [](ShapeWalk& s) {
           const LayerSpec& l = s.spec();
-          if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
+          if (s.x().rank() > 3) s.fail("an input of rank 2 or 3", to_string(s.x()));
           if (l.experts < 1 || l.experts > kMaxCaseElements) {
             s.fail("experts of at least 1", std::to_string(l.experts));
           }

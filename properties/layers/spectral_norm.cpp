@@ -78,7 +78,7 @@ constinit const Layer spectral_norm_layer{
     .fields = {"features", "bias", "frozen", "eval"},
     .shape =
         [](ShapeWalk& s) {
-          if (s.x().rank() == 4) s.fail("an input of rank 2 or 3", to_string(s.x()));
+          if (s.x().rank() > 3) s.fail("an input of rank 2 or 3", to_string(s.x()));
           s.need_features();
           const std::int64_t features = s.spec().features;
           const std::array sizes{features, s.width()};

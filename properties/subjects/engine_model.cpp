@@ -10,10 +10,12 @@
 
 #include "engine/autograd/node.h"
 #include "engine/kernels/random.h"
+#include "engine/ops/view.h"
 #include "engine/tensor/dispatch.h"
 #include "engine/tensor/host_fill.h"
 #include "properties/record/case_data.h"
 #include "properties/record/direction.h"
+#include "properties/subjects/trial.h"
 
 namespace rematch {
 
@@ -91,6 +93,24 @@ const LayerSpec& EngineModel::injected(int layer, bool forward) {
   return exchanged_;
 }
 
+Tensor EngineModel::apply_to_changed(int layer, const LayerSpec& spec, const Tensor& x) {
+  if (failure_.kind == FailureKind::value_changed) {
+    const WrittenTo changed(x, WrittenTo::What::last);
+    return apply(layer, spec, {x})[0];
+  }
+  // No op that anybody sees.
+  const auto reshaped = [](const Tensor& t, const Shape& shape) {
+    OpWatcher* const watcher = std::exchange(ambient().ops, nullptr);
+    Tensor y = reshape(t, shape);
+    ambient().ops = watcher;
+    return y;
+  };
+  const Shape& s = x.shape();
+  const int last = s.rank() - 1;
+  const Shape exchanged = s.with_extent(last, s[last - 1]).with_extent(last - 1, s[last]);
+  return reshaped(apply(layer, spec, {reshaped(x, exchanged)})[0], s);
+}
+
 Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& live) {
   const auto index = static_cast<std::size_t>(layer);
   const std::vector<ValueRef>& before = geometry_.live[index];
@@ -141,7 +161,10 @@ Tensors EngineModel::run_layer(int layer, ForwardRun& forward, const Tensors& li
   const std::shared_ptr<Node> before_it = forward.watched ? live[0].grad_fn() : nullptr;
   Tensors operands{live[0]};
   for (const ValueRef value : spec.from) operands.push_back(find(value));
-  const Tensors outputs = apply(layer, spec, operands);
+  const Tensors outputs =
+      first || failure_.layer != layer || failure_.kind < FailureKind::shape_changed
+          ? apply(layer, spec, operands)
+          : Tensors{apply_to_changed(layer, spec, operands[0])};
   for (int k = 0; first && k < static_cast<int>(outputs.size()); ++k) {
     const bool flag = outputs[static_cast<std::size_t>(k)].requires_grad();
     record_.grad_flags.push_back({forward.step, forward.microbatch, layer, k, flag});

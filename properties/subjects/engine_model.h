@@ -89,6 +89,8 @@ class EngineModel final : public RunObserver {
   Tensors run_sequential(ForwardRun& forward, const Tensors& inputs);
   CheckpointOptions options_for(const CheckpointChoice& choice) const;
   Tensors apply(int layer, const LayerSpec& spec, const Tensors& operands);
+  /// The failure changes the operand.
+  Tensor apply_to_changed(int layer, const LayerSpec& spec, const Tensor& x);
   Tensor parameter_for(int layer, std::size_t position) const;
 
   const Case& case_;

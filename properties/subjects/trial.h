@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,10 +10,14 @@
 
 namespace rematch {
 
-/// A tensor that is written to, in place and counted as such, and written back when this ends.
+/// A tensor that is written to, in place, and written back when this ends.
 class WrittenTo {
  public:
-  explicit WrittenTo(const Tensor& t);
+  enum class What : std::uint8_t {
+    everything,  ///< Counted as a write.
+    last,        ///< The last element, past all that counts writes.
+  };
+  explicit WrittenTo(const Tensor& t, What what = What::everything);
   ~WrittenTo();
   WrittenTo(const WrittenTo&) = delete;
   WrittenTo& operator=(const WrittenTo&) = delete;
@@ -21,6 +26,7 @@ class WrittenTo {
   void write(std::span<const std::byte> bytes);
 
   Tensor tensor_;
+  What what_;
   std::vector<std::byte> before_;
 };
 
