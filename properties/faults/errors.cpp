@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <array>
 #include <memory>
 
+#include "engine/tensor/accumulate.h"
 #include "properties/faults/families.h"
 #include "properties/faults/support.h"
 
@@ -64,6 +66,56 @@ struct EarlyStopForced {
   }
 };
 
+/// E7: what is compared has one extent in place of all from the fifth on.
+class FourExtents final : public Spy {
+ public:
+  bool recall(const OpCall& call, std::span<Tensor> results) override {
+    if (call.operands.size() != 1) return Spy::recall(call, results);
+    const Tensor cut = cut_off(**call.operands.begin());
+    return Spy::recall({call.op, {&cut}, call.attributes, call.makes_tensors, call.computes_in},
+                       results);
+  }
+
+ private:
+  static Tensor cut_off(const Tensor& t) {
+    if (!t.defined() || t.shape().rank() <= 4) return t;
+    const Shape& s = t.shape();
+    return reshape_alias(t, {s[0], s[1], s[2], s[3], t.elements() / (s[0] * s[1] * s[2] * s[3])});
+  }
+  struct Uncut final : PackedTensor {
+    Tensor unpack() override { return reshape_alias(packed->unpack(), shape); }
+    std::unique_ptr<PackedTensor> packed;
+    Shape shape;
+  };
+  struct Saves final : SaveSpy {
+    std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
+      auto whole = std::make_unique<Uncut>();
+      whole->packed = SaveSpy::pack(cut_off(t));
+      whole->shape = t.shape();
+      if (whole->packed == nullptr) return nullptr;
+      return whole;
+    }
+  } saves_;
+};
+
+/// E8: what is compared has zeros there.
+class FirstMebibyte final : public SaveSpy {
+ public:
+  std::unique_ptr<PackedTensor> pack(const Tensor& t) override {
+    constexpr std::ptrdiff_t kRead = 1 << 20;
+    if (t.bytes() <= kRead) return SaveSpy::pack(t);
+    struct Whole {
+      Tensor tensor;
+      std::vector<std::byte> bytes;
+      ~Whole() { tensor.copy_from_host(bytes); }
+    } whole{t, bytes_of(t)};
+    std::vector<std::byte> read = whole.bytes;
+    std::fill(read.begin() + kRead, read.end(), std::byte{0});
+    whole.tensor.copy_from_host(read);
+    return SaveSpy::pack(t);
+  }
+};
+
 }  // namespace
 }  // namespace faulty
 
@@ -90,6 +142,10 @@ std::span<const Fault> error_faults() {
             "A recomputation that saves more runs another op, or has another operand that requires "
             "grad; each is an error already. With early stop the recomputation ends before it "
             "saves more."},
+      Fault{"E7", "Of shapes, the first four extents and the number of elements are compared.", "",
+            with_runs<under<FourExtents>, under<FourExtents>>},
+      Fault{"E8", "The determinism check on values reads the first mebibyte of a tensor.", "",
+            with_runs<under<FirstMebibyte>, under<FirstMebibyte>>},
   };
   return table;
 }

@@ -207,6 +207,23 @@ class OneOutputAtATime final : public Mechanics {
   }
 };
 
+/// G15
+class IntoTheLastOne final : public Mechanics {
+ public:
+  Tensor return_gradient(std::span<const Tensor> bound, std::size_t index) const override {
+    Tensor g = Mechanics::return_gradient(bound, index);
+    if (!g.defined()) return g;
+    const Tensor last(last_.lock());
+    const bool fits = last.defined() && last.shape() == g.shape() && last.dtype() == g.dtype();
+    if (fits) copy_bytes(g, last);
+    last_ = g.shared_impl();
+    return g;
+  }
+
+ private:
+  mutable std::weak_ptr<TensorImpl> last_;
+};
+
 }  // namespace
 }  // namespace faulty
 
@@ -248,6 +265,9 @@ std::span<const Fault> gradient_faults() {
       Fault{"G14",
             "The outputs of a recomputation are differentiated one at a time, last to first.", "",
             with_mechanics<OneOutputAtATime>},
+      Fault{"G15",
+            "The gradient of a segment's input overwrites the one that was returned before it.", "",
+            with_mechanics<IntoTheLastOne>},
   };
   return table;
 }
