@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from rematch.subjects.protocol import ANSWERS, REQUESTS
+from rematch.subjects.protocol import ANSWERS, REQUESTS, Unsupported
 
 MOST = 4
 """How many ranks are started; cases may take fewer."""
@@ -32,6 +32,12 @@ START = 20.0
 
 FRAMES = 8
 """How many frames of each stack are told."""
+
+SAMPLE = 0.5
+"""Seconds for which silent ranks are looked at: whether they compute, or wait for one another."""
+
+MOST_TIMES = 1.5
+"""How many times its limit a run may take on a busy machine."""
 
 Work = Callable[[Any, int, dist.ProcessGroup], Any]
 """A function that answers a job in a rank, given its number and the group of the ranks that have the job. An
@@ -80,13 +86,14 @@ class Ranks:
         self._said: list[int] = []
 
     def ask(self, job: Any, ranks: int, seconds: float) -> list[Any]:
-        """The answers of the first `ranks`, each of which gets the job, and has so many of the
-        limit's `seconds` left. Raises Lost."""
+        """The answers of the first `ranks`, each of which gets the job, and has so many of the limit's `seconds` left; on
+        a busy machine, of the CPU. Raises Lost, or Unsupported if it is too busy."""
         if not self._processes:
             self._start()
         answers: dict[int, Any] = {}
         waiting = {c: rank for rank, c in enumerate(self._connections[:ranks])}
-        deadline = time.monotonic() + seconds
+        began = time.monotonic(), [self._times(rank)[0] for rank in range(ranks)]
+        deadline = began[0] + seconds
         for connection, rank in waiting.items():
             try:
                 connection.send((job, ranks))
@@ -95,7 +102,15 @@ class Ranks:
         while waiting:
             ready = wait(list(waiting), max(0.0, deadline - time.monotonic()))
             if not ready:
-                self._lose(set(), set(waiting.values()), answers)
+                silent = set(waiting.values())
+                had = max(self._times(rank)[0] - began[1][rank] for rank in silent)
+                if had >= seconds or not self._moves(silent):
+                    self._lose(set(), silent, answers)
+                passed = time.monotonic() - began[0]
+                if passed > MOST_TIMES * self._limit:
+                    self.stop()
+                    raise Unsupported(f"the machine was busy: in {passed:.0f} s a rank computed for {had:.0f} s")
+                deadline = time.monotonic() + seconds / 10
             for connection in ready:
                 rank = waiting.pop(connection)
                 try:
@@ -117,6 +132,21 @@ class Ranks:
             os.close(file)
         self._processes, self._connections = [], []
         self._store, self._stacks, self._said = -1, [], []
+
+    def _times(self, rank: int) -> tuple[float, float]:
+        """The seconds for which its threads ran, and for which they were ready to run and did not."""
+        ran = waited = 0
+        for file in Path(f"/proc/{self._processes[rank].pid}/task").glob("*/schedstat"):
+            with suppress(OSError):
+                numbers = file.read_text().split()
+                ran, waited = ran + int(numbers[0]), waited + int(numbers[1])
+        return ran / 1e9, waited / 1e9
+
+    def _moves(self, ranks: set[int]) -> bool:
+        """Whether one of them computes, or would if the machine let it. Those that wait for one another do not."""
+        before = {rank: sum(self._times(rank)) for rank in ranks}
+        time.sleep(SAMPLE)
+        return any(sum(self._times(rank)) - before[rank] > SAMPLE / 10 for rank in ranks)
 
     def _files(self) -> list[int]:
         return [file for file in (self._store, *self._stacks, *self._said) if file >= 0]

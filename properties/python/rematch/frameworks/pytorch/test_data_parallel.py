@@ -4,6 +4,7 @@ wrong between them is told, also where nobody answers."""
 import os
 import signal
 import sys
+import time
 from itertools import product
 
 import numpy as np
@@ -19,6 +20,7 @@ from rematch.frameworks.pytorch.data_parallel import LAYERS
 from rematch.frameworks.pytorch.ranks import Lost, Ranks
 from rematch.frameworks.pytorch.setup import MODES, OPTIONS, setup_of
 from rematch.subjects.case import case_from_json
+from rematch.subjects.protocol import Unsupported
 from rematch.subjects.records import decode, encode
 
 KINDS = tuple(MODES)
@@ -436,6 +438,28 @@ def test_a_rank_that_cannot_say_where_it_is_is_told_as_well(monkeypatch):
         with pytest.raises(Lost, match="1 does not answer.*\nrank 0: has answered\nrank 1: does not say"):
             ranks.ask("job", 2, seconds=1)
         assert len(ranks.ask("job", 2, seconds=20)) == 2
+    finally:
+        ranks.stop()
+
+
+def test_a_rank_that_gets_no_time_of_a_busy_machine_is_waited_for_and_then_not_judged(monkeypatch):
+    def work(job, rank, group):
+        began = time.process_time()
+        while time.process_time() < began + 0.3:
+            pass
+        return Answer()
+
+    ranks = Ranks(work, limit=20)
+    try:
+        ranks.ask("job", 2, seconds=20)
+        with pytest.raises(Lost):
+            ranks.ask("job", 2, seconds=0.02)
+        # As a rank seems that is ready to run, and does not.
+        monkeypatch.setattr(Ranks, "_times", lambda self, rank: (0.0, time.monotonic()))
+        assert len(ranks.ask("job", 2, seconds=0.02)) == 2
+        ranks._limit = 0.02
+        with pytest.raises(Unsupported, match="the machine was busy"):
+            ranks.ask("job", 2, seconds=0.02)
     finally:
         ranks.stop()
 

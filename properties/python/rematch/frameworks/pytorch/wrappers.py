@@ -71,6 +71,8 @@ class Wrapper:
     promises: Sequence[Callable[..., Any]] = ()
     checkpoint_function: str = ""
     imports: str = ""
+    helpers: Sequence[Callable[..., Any]] = ()
+    """Functions that it uses beside these."""
 
 
 @dataclass
@@ -180,6 +182,7 @@ class WrappedSubject(TorchSubject):
         self._wrapper = wrapper
         self.promises, self.checkpoint_function = wrapper.promises, wrapper.checkpoint_function
         self.imports = f"{TorchSubject.imports}\n{wrapper.imports}"
+        self.promise_helpers = wrapper.helpers
         super().__init__(f"torch {wrapper.name}", **options)
         self._tries(self._promises, 0.2)
         self._without(FORM)
