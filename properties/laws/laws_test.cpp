@@ -269,8 +269,8 @@ TEST_CASE("what both runs get wrong alike is seen, but by laws that take the pla
       // What a layer computes only runs tell; derivatives and agrees-with-reference judge both.
       "outputs", "losses", "input-gradients", "parameter-gradients", "parameters-after-step",
       "buffers-after-step", "reevaluation",
-      // What optimizers draw is no matter of checkpointing.
-      "rng-after-step",
+      // What optimizers draw is no matter of checkpointing, nor what ranks send without it.
+      "rng-after-step", "collectives",
       // They hold entries of one run against each other, or to bounds.
       "recomputed-values", "rng-after-backward", "recomputation-order", "one-segment-alive",
       "saved-at-most", "saved-within-plain", "held-at-most", "promises",

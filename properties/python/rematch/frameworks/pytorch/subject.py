@@ -29,6 +29,7 @@ from rematch.subjects.records import Record
 CANNOT = {
     "values_check": "its check of determinism compares shapes, dtypes and devices",
     "last_checkpointed": "checkpoint_sequential() never checkpoints the last segment",
+    "operand_changed": "trials change inputs, weights and operators",
 }
 """Features that PyTorch does not have, and why."""
 

@@ -301,10 +301,14 @@ def where_checkpoints_are_applied(checkpoint):
 
 
 def offloaded_modules(checkpoint):
-    """offload_wrapper() packs what is saved, names and attributes are as before, and gradients are the same."""
-    wrap = (lambda m: m) if checkpoint is plain else offload_wrapper
-    model = nn.Sequential(wrap(Counted()))
-    return [*map(str, gradients(model, ones(2, 3))), *model.state_dict(), str(model[0].tails)]
+    """offload_wrapper() packs all that is saved, so that hooks around see nothing; gradients, names and attributes are
+    as without."""
+    seen = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(1) or t, lambda t: t):
+        model = nn.Sequential(offload_wrapper(Counted()))
+        found = [*map(str, gradients(model, ones(2, 3))), *model.state_dict(), str(model[0].tails), len(seen)]
+    bare = nn.Sequential(Counted())
+    return [*map(str, gradients(bare, ones(2, 3))), *bare.state_dict(), str(bare[0].tails), 0], found
 
 
 FSDP = tuple(p for p in promises_in(globals()) if p in _COMMON or p not in COMPOSABLE)
