@@ -90,8 +90,13 @@ class WrappedModel(TorchModel):
         self._segments = case.plan.cut(len(case.layers)) if self.request.checkpointed else ()
         self._called: dict[int, nn.Module] = {}
         """By the identity of a segment, the module that stands for it."""
+        self._failed: Exception | None = None
+        """An error of the wrapper, which is one of the run."""
         if self._segments:
-            self._wrap(is_copied=chance.random() < 0.5)
+            try:
+                self._wrap(is_copied=chance.random() < 0.5)
+            except Exception as error:
+                self._failed = error
 
     def _wrap(self, is_copied: bool) -> None:
         root = _holding(nn.Module(), [*self.parameters, *(own.module for own in self._custom.values())])
@@ -122,6 +127,8 @@ class WrappedModel(TorchModel):
             self._bind(module.within, segment.nested)
 
     def _run_model(self, state: Forward, values: Values) -> Values:
+        if self._failed is not None:
+            raise self._failed
         return self._run_range(0, len(self.request.case.layers), self._segments, state, values)
 
     def _run_plain(self, state: Forward) -> Values:
