@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -13,14 +13,13 @@ import torch._dynamo.guards as guards
 import torch._functorch.config as functorch_config
 import torch._inductor.config as inductor_config
 from torch import Tensor
-from torch._dynamo.exc import InternalTorchDynamoError
-from torch._dynamo.exc import Unsupported as GraphBreak
-from torch._dynamo.utils import counters
+from torch._dynamo import compiled_autograd
 from torch.fx.traceback import annotate, get_current_meta
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint
 from torch.utils.checkpoint import create_selective_checkpoint_contexts as contexts_of
 
 from rematch.frameworks.pytorch import arguments
+from rematch.frameworks.pytorch.compilation import Compilation, partitioner
 from rematch.frameworks.pytorch.compiled_draws import PROMISES
 from rematch.frameworks.pytorch.layers import Dense
 from rematch.frameworks.pytorch.library import library
@@ -34,7 +33,7 @@ from rematch.subjects.case import Segment, shape_of
 from rematch.subjects.export import Finding
 from rematch.subjects.framework import Framework
 from rematch.subjects.promises import script_of
-from rematch.subjects.protocol import Request, Unsupported
+from rematch.subjects.protocol import Request
 
 KEPT = 16
 """How many models stay compiled: the plain and the checkpointed ones of the last structures."""
@@ -51,72 +50,15 @@ SEVERAL, BROKEN = "several", "several, and within segments"
 SHAPES, SYMBOLS = "shapes", "symbols"
 """The option of cases that are compiled for all sizes. Otherwise torch.compile() would choose that for what has the
 name and the line of a function that it compiled before, which here all have."""
+HOOKS = "hooks"
+"""The option of cases whose segments have hooks on what they return. Only under compiled autograd do graphs know of
+them."""
 BUDGET = "budget"
 """The option of cases with another activation_memory_budget than the subject's."""
+PARTITION = "partition"
+"""The promise that graphs save and recompute what they say."""
 UNSEEN = {"grad_flags", "injected_failures"}
 """Observables that cannot be seen from outside of a compiled function."""
-
-
-@dataclass(frozen=True)
-class Compilation:
-    """How models are compiled.
-
-    `around`: each segment, and each piece between segments, is compiled by itself, and checkpoint() runs eagerly around
-    them; otherwise the whole model is compiled, checkpoint() included. `budget`: the checkpointed run has no plan, but
-    this activation_memory_budget. `defaults`: kernels and random numbers are the backend's own, which no eager run has.
-    """
-
-    backend: str | Callable[..., Any] = "aot_eager"
-    around: bool = False
-    budget: float | None = None
-    defaults: bool = False
-
-    def compile(
-        self, run: Callable[..., Values], checkpointed: bool, whole: bool, symbols: bool
-    ) -> Callable[..., Values]:
-        """Returns `run`, compiled by its first call. If that fails, later calls raise the same error. They check no
-        guards: whatever is compiled into it must be the same. `checkpointed` says whether the budget applies,
-        `whole` that it must become one graph, `symbols` that sizes are symbols in it.
-
-        Raises Unsupported where there is nothing to be compiled, or where it takes several graphs.
-        """
-        # Compiled code belongs to a code object, which methods of equal models would share.
-        code, scope = run.__code__.replace(), run.__globals__
-        own = FunctionType(code, scope, closure=run.__closure__)
-        options = {"guard_filter_fn": torch.compiler.skip_all_guards_unsafe}
-        compiled = torch.compile(own, backend=self.backend, fullgraph=whole, options=options, dynamic=symbols)
-        ended: list[Exception | None] = []
-
-        def call(*tensors: Any) -> Values:
-            if not ended:
-                try:
-                    outputs = self._call_first(compiled, checkpointed, tensors)
-                except Exception as error:
-                    ended.append(error)
-                    raise
-                ended.append(None)
-                return outputs
-            if ended[0] is not None:
-                raise ended[0]
-            return compiled(*tensors)
-
-        return call
-
-    def _call_first(self, compiled: Callable[..., Values], checkpointed: bool, on: Any) -> Values:
-        before = counters["stats"]["unique_graphs"]
-        budget = self.budget if self.budget is not None and checkpointed else 1.0
-        try:
-            with functorch_config.patch(activation_memory_budget=budget):
-                outputs = compiled(*on)
-        except GraphBreak as error:
-            raise Unsupported(f"cannot be compiled: {str(error).splitlines()[0]}") from error
-        except InternalTorchDynamoError as error:
-            if "RecursionError" in str(error):
-                raise Unsupported("segments are nested too deeply") from error
-            raise
-        if counters["stats"]["unique_graphs"] <= before:
-            raise Unsupported("nothing was compiled: the function computes nothing")
-        return outputs
 
 
 @dataclass
@@ -145,12 +87,13 @@ class CompiledModel(TorchModel):
         # Functions without eval() in them, which cannot be compiled.
         self._calls = {i: eval(f"lambda m, x: {own.call}", own.names) for i, own in layers.items()}
         self._functions: dict[Hashable, Callable[..., Values]] = {}
+        self._wrong: list[str] = []
         cut = self.request.case.plan.cut(len(self.request.case.layers))
         self._made: Segments = tuple(map(self._with_options, cut))
 
     def take_over(self, other: "CompiledModel") -> "CompiledModel":
         """This model, with the request and the tensors of `other`."""
-        kept = ("_functions", "_calls", "_made")
+        kept = ("_functions", "_calls", "_made", "_wrong")
         self.__dict__.update((n, v) for n, v in vars(other).items() if n not in kept)
         return self
 
@@ -170,6 +113,23 @@ class CompiledModel(TorchModel):
             values = checkpoint(run, *values, **segment.options) if checkpointed else run(*values)
         return self._call(layer, end, (), *values) if layer < end else values
 
+    def note_promises(self) -> None:
+        super().note_promises()
+        if self._hooks():
+            compiled_autograd.reset()
+        # A budget draws again, and nothing else is said of it.
+        if self.request.checkpointed and self.compilation.budget is None:
+            self.watch.record.add("promises", name=PARTITION, broken=next(filter(None, self._wrong), ""))
+
+    def microbatch(self, last: bool) -> AbstractContextManager[Any]:
+        return compiled_autograd._enable(_as_it_is) if self._hooks() else super().microbatch(last)
+
+    def _hooks(self) -> bool:
+        """Whether segments have hooks, and each backward follows its forward."""
+        case, protocol = self.request.case, self.request.case.protocol
+        several = protocol.backwards > 1 or protocol.partial or protocol.auxiliary_losses or protocol.forwards_first
+        return HOOKS in case.options and GRAPHS not in case.options and not several
+
     def without_plan(self, state: Forward) -> Values:
         # Compiled code may round differently.
         return self._call(0, len(self.request.case.layers), (), *state.inputs)
@@ -183,7 +143,7 @@ class CompiledModel(TorchModel):
             whole = GRAPHS not in self.request.case.options
             run = self._layers(begin, end, segments) if whole else self._broken(begin, end, bool(segments))
             symbols = SHAPES in self.request.case.options
-            self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole, symbols)
+            self._functions[key] = self.compilation.compile(run, self.request.checkpointed, whole, symbols, self._wrong)
         return self._functions[key](*values)
 
     def _layers(self, begin: int, end: int, segments: Segments = ()) -> Callable[..., Values]:
@@ -244,8 +204,14 @@ class CompiledModel(TorchModel):
         return tuple([outputs[at] if made else values[at] for made, at in wiring.after])
 
     def _run_checkpoint(self, segment: Any, state: Any, values: Values) -> Values:
+        made = [made for made, _ in self.wirings[segment.end - 1].after]
+
         def run(*inputs: Tensor) -> Values:
-            return self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
+            outputs = self._run_range(segment.begin, segment.end, segment.nested, state, inputs)
+            for output, own in zip(outputs, made, strict=True):
+                if self._hooks() and own and output.requires_grad:
+                    output.register_hook(_as_it_is)
+            return outputs
 
         return checkpoint(run, *values, **segment.options)
 
@@ -259,6 +225,10 @@ class CompiledModel(TorchModel):
             options["context_fn"] = contexts_by(policy, self.watch)
         nested = map(self._with_options, segment.nested)
         return _Segment(segment.begin, segment.end, options, tuple(nested))
+
+
+def _as_it_is(given: Any) -> Any:
+    return given
 
 
 def _policy(kept: frozenset[int], context: Any, op: Any, *_: Any, **__: Any) -> CheckpointPolicy:
@@ -289,14 +259,19 @@ class CompiledSubject(TorchSubject):
         if compilation.around or compilation.budget is not None:
             # A policy is a dispatch mode, under which nothing is compiled.
             self._without(POLICY)
+        elif POLICY in self.options:
+            # Marks of nodes are what graphs are split by, and reentrant or nested segments have no policy.
+            self.shares[POLICY] = 0.8
+        # In a script, the forward is compiled as a whole and its checkpoint() with it.
+        self.exports = not compilation.around and compilation.budget is None
         self.options[GRAPHS], self.shares[GRAPHS] = ["one", SEVERAL, BROKEN], 0.2
         self.options[SHAPES], self.shares[SHAPES] = ["numbers", SYMBOLS], 0.1
+        if compilation.backend == "aot_eager" and self.exports:
+            self.options[HOOKS], self.shares[HOOKS] = ["none", "on outputs of segments"], 0.15
         if compilation.budget is not None:
             usual = f"{compilation.budget:g}"
             others = [b for b in ("0", "0.25", "0.5", "0.75", "1") if b != usual]
             self.options[BUDGET], self.shares[BUDGET] = [usual, *others], 0.8
-        # In a script, the forward is compiled as a whole and its checkpoint() with it.
-        self.exports = not compilation.around and compilation.budget is None
         self.cases_per_shape = 2
         self._compilation = compilation
         self._compiled: dict[Hashable, CompiledModel] = {}
@@ -320,6 +295,7 @@ class CompiledSubject(TorchSubject):
             inductor_config.layout_optimization = False
         # As they are where one graph is asked for.
         dynamo_config.capture_dynamic_output_shape_ops = dynamo_config.capture_scalar_outputs = True
+        inductor_config.custom_partitioner_fn = partitioner
         # Findings must not depend on earlier compilations.
         inductor_config.fx_graph_cache = False
         functorch_config.enable_autograd_cache = False
@@ -344,7 +320,7 @@ class CompiledSubject(TorchSubject):
 
     def _model(self, request: Request, wirings: list[Wiring], watch: Watch) -> TorchModel:
         case = request.case
-        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE, SHAPES, BUDGET))
+        chosen = tuple((name, case.options.get(name)) for name in (POLICY, GRAPHS, INFERENCE, SHAPES, BUDGET, HOOKS))
         structure = shape_of(case), chosen, request.model, request.checkpointed, request.detached_layers
         how = self._compilation
         if BUDGET in case.options:

@@ -220,6 +220,10 @@ class TorchModel:
     def _run_plain(self, state: Forward) -> Values:
         return self._run_range(0, len(self.request.case.layers), (), state, tuple(state.inputs))
 
+    def note_promises(self) -> None:
+        """Notes, at the end of a run, what it tells of promises."""
+        self.watch.note_policies()
+
     def without_plan(self, state: Forward) -> Values:
         """The model's outputs as a plan may not change them."""
         return self._run_plain(state)

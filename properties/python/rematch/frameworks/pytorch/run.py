@@ -48,7 +48,7 @@ class TorchRun(Steps):
     def go(self) -> None:
         with unwritten.filled(self.request.case):
             super().go()
-        self.watch.note_policies()
+        self._model.note_promises()
         if self._scope and self.request.checkpointed:
             self.record.add("promises", name=INFERENCE, broken=self._wrong)
 

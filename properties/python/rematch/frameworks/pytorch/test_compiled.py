@@ -52,6 +52,7 @@ def differing(subject, case):
         {**MODEL, "options": {"policy": "every second product", "inference": "inference_mode"}},
         {**MODEL, "options": {"policy": "everything"}},
         {**MODEL, "options": {"shapes": "symbols"}},
+        {**MODEL, "options": {"hooks": "on outputs of segments"}},
     ],
     ids=lambda case: "-".join([*(layer["kind"] for layer in case["layers"]), *case.get("options", {})]),
 )
@@ -147,7 +148,7 @@ def test_what_is_compiled_under_autocast_does_not_run_without_it(compiled):
     checkpointed = compiled("--compile aot_eager --around").record(
         **run_of({**case, "options": {"inference": "no_grad"}}), checkpointed=True
     )
-    assert checkpointed["promises"] == [{"name": "inference"}]
+    assert checkpointed["promises"] == [{"name": "partition"}, {"name": "inference"}]
 
 
 @pytest.mark.parametrize("options", [{}, {"shapes": "symbols"}])
@@ -179,6 +180,45 @@ def test_no_segment_of_inductor_has_breaks_within_as_it_would_run_eagerly_and_ro
 
     assert BROKEN in CompiledSubject(Compilation()).options[GRAPHS]
     assert BROKEN not in CompiledSubject(Compilation("inductor")).options[GRAPHS]
+
+
+def marked(node):
+    return node.meta.get("recompute") is not None
+
+
+WRONG = {
+    "nothing": ("", {}),
+    "saves": ("aten.tanh.default (layer unknown), which only its region uses", {"must_recompute": lambda node: False}),
+    "recomputes": ("aten.mm.default (layer unknown), which must be saved", {"must_recompute": marked}),
+    "borders": ("aten.relu.default (layer unknown), the input", {"cleanup_recompute_tags": lambda joint, **_: joint}),
+    "draws": ("aten.native_dropout.default (layer unknown), a draw", {"functionalize_rng_ops": lambda _, *on: on[:2]}),
+}
+
+
+@pytest.mark.parametrize(
+    ("backend", "name"), [*(("aot_eager", name) for name in WRONG), ("inductor", "nothing"), ("inductor", "borders")]
+)
+def test_what_a_graph_saves_and_computes_again_is_what_its_checkpoints_say(monkeypatch, backend, name):
+    import torch
+    from torch._functorch import partitioners
+    from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+    from rematch.frameworks.pytorch.compiled import Compilation, CompiledSubject
+
+    CompiledSubject(Compilation(backend))
+    told, wrong = WRONG[name]
+    for replaced, function in wrong.items():
+        monkeypatch.setattr(partitioners, replaced, function)
+    keeps = lambda: create_selective_checkpoint_contexts([torch.ops.aten.mm.default])  # noqa: E731
+    first = lambda x: torch.relu(x @ x)  # noqa: E731
+    second = lambda x: torch.nn.functional.dropout(torch.tanh(x).sin())  # noqa: E731
+
+    def run(x):
+        return (checkpoint(second, checkpoint(first, x, use_reentrant=False, context_fn=keeps), use_reentrant=False),)
+
+    seen = []
+    Compilation(backend).compile(run, True, True, False, seen)(torch.ones(3, 3, requires_grad=True))
+    assert len(seen) == 1 and seen[0].startswith(told) and bool(seen[0]) == bool(told)
 
 
 @pytest.mark.parametrize("preserved", [True, False])
