@@ -221,6 +221,29 @@ def test_what_a_graph_saves_and_computes_again_is_what_its_checkpoints_say(monke
     assert len(seen) == 1 and seen[0].startswith(told) and bool(seen[0]) == bool(told)
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_a_region_returns_with_a_hook_on_it_is_not_computed_again(monkeypatch, kept):
+    import torch
+    from torch._dynamo import compiled_autograd
+    from torch._functorch import partitioners
+
+    from rematch.frameworks.pytorch.compiled import Compilation, CompiledSubject
+
+    CompiledSubject(Compilation())
+    if not kept:
+        monkeypatch.setattr(partitioners, "cleanup_recompute_tags", lambda joint, **_: joint)
+
+    def segment(x):
+        output = x @ x
+        output.register_hook(lambda gradient: gradient)
+        return output
+
+    seen, run = [], lambda x: (torch.sin(torch.utils.checkpoint.checkpoint(segment, x, use_reentrant=False)),)
+    with compiled_autograd._enable(lambda graph: graph):
+        Compilation().compile(run, True, True, False, seen)(torch.ones(3, 3, requires_grad=True))
+    assert ["hooked" in wrong for wrong in seen] == [not kept]
+
+
 @pytest.mark.parametrize("preserved", [True, False])
 def test_masks_that_a_backward_draws_anew_are_told(monkeypatch, preserved):
     import torch
