@@ -62,7 +62,8 @@ def caches(checkpoint):
     layer = checkpoint(Layer())
     x = torch.ones(1, 2, dtype=torch.float64)
     layer(x, use_cache=True, past_key_values=[1], layer_past=[2], mask=3).sum().backward()
-    return [{"use_cache": False, "past_key_values": None, "layer_past": None, "mask": 3}] * 2, layer.seen
+    expected = {"use_cache": False, "past_key_values": None, "layer_past": None, "mask": 3}
+    return str([expected] * 2), str(layer.seen)
 
 
 def caches_that_are_only_read(checkpoint):
@@ -70,7 +71,7 @@ def caches_that_are_only_read(checkpoint):
     layer = checkpoint(Layer())
     layer._can_checkpoint_with_cache = True
     layer(torch.ones(1, 2, dtype=torch.float64), past_key_values=[1], layer_past=[2]).sum().backward()
-    return [([1], [2])] * 2, [(seen["past_key_values"], seen["layer_past"]) for seen in layer.seen]
+    return str([([1], [2])] * 2), str([(seen["past_key_values"], seen["layer_past"]) for seen in layer.seen])
 
 
 def evaluation(checkpoint):
@@ -79,7 +80,7 @@ def evaluation(checkpoint):
     off.gradient_checkpointing = False
     for layer in (layers := [checkpoint(Layer()).eval(), off]):
         layer(torch.ones(1, 2, dtype=torch.float64), use_cache=True).sum().backward()
-    return [[True]] * 2, [[seen["use_cache"] for seen in layer.seen] for layer in layers]
+    return str([[True]] * 2), str([[seen["use_cache"] for seen in layer.seen] for layer in layers])
 
 
 def derived_classes(checkpoint):
