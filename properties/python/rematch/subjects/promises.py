@@ -8,6 +8,7 @@ Most frameworks write a promise as a function that takes `checkpoint`, which mak
 function of another one, and returns numbers. Called with a `checkpoint` that changes nothing,
 whatever its options, it must return the same, and its docstring says what that means. What has no
 plain twin returns a pair: what is expected, and what came. `checkpoint is plain` asks for the one that changes nothing.
+Those of `promises_of_any.py` also take the framework's `gradients`.
 """
 
 import ast
@@ -200,10 +201,11 @@ def broken(framework: Description, function: Function) -> str:
 def script_of(framework: Description, finding: str) -> str:
     """The script for a finding that quotes broken(). Raises Unsupported for any other."""
     promise = named(finding, (_twin(framework, function) for function in framework.promises))
+    given = "".join(f", {name}={name}" for name in _given(framework, promise.function))
     return script(
         finding,
         label=framework.name,
-        attempt=f"sides({promise.function.__name__}, {framework.checkpoint_function})",
+        attempt=f"sides({promise.function.__name__}, {framework.checkpoint_function}{given})",
         same="np.array_equal(expected, got)",
         words=("plain", "checkpointed"),
         uses=[*framework.promise_helpers, promise.function, sides],
@@ -225,8 +227,13 @@ def _twin(framework: Description, function: Function) -> Promise:
 
     sentence = " ".join(inspect.cleandoc(function.__doc__ or "").split())
     checkpoint = eval(framework.checkpoint_function, framework.names)
-    attempt = partial(sides, function, checkpoint, message)
+    attempt = partial(sides, function, checkpoint, message, **_given(framework, function))
     return Promise(function.__name__, sentence, function, attempt, difference)
+
+
+def _given(framework: Description, function: Function) -> dict[str, Function]:
+    """What the promise takes beside `checkpoint`, by name."""
+    return {name: framework.names[name] for name in list(inspect.signature(function).parameters)[1:]}
 
 
 def plain(function, **options):
@@ -234,12 +241,12 @@ def plain(function, **options):
     return function
 
 
-def sides(promise, checkpoint, message=str):
+def sides(promise, checkpoint, message=str, **given):
     """Returns (expected, got): what a promise returns without and with a checkpoint, or the pair that it returns."""
 
     def outcome(wrap):
         try:
-            found = promise(wrap)
+            found = promise(wrap, **given)
             return found if isinstance(found, tuple) else np.array(found)
         except Exception as error:
             return f"{type(error).__name__}: {message(error)}"

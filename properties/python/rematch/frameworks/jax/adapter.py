@@ -12,7 +12,7 @@ import numpy as np
 
 from rematch.frameworks.jax.jax_layers import HELPERS, IMPORTS, LOSSES, MODULES, REFERENCES, Steps, kinds, xla
 from rematch.frameworks.jax.policies import POLICY, VALUES, disobeyed, option
-from rematch.frameworks.jax.promises import PROMISES
+from rematch.frameworks.jax.promises import PROMISES, gradients
 from rematch.frameworks.jax.promises_transformations import PROMISES as TRANSFORMATIONS
 from rematch.frameworks.jax.saved import OF_ARRAYS, OF_STEPS, WITHIN, Eager, Step, within
 from rematch.subjects.case import Choice
@@ -89,6 +89,7 @@ class Jax(OnJax):
     drew_line = "jax.debug.callback(drawn, {layer}, {x}, {y})"
     modules = (*MODULES, *REFERENCES)
     promises = (*PROMISES, *TRANSFORMATIONS)
+    promise_helpers = (gradients,)
     checkpoint_function = "jax.checkpoint"
     new_plans = True
 

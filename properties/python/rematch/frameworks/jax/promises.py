@@ -6,6 +6,11 @@ import numpy as np
 from jax import lax
 
 from rematch.subjects.promises import promises_in
+from rematch.subjects.promises_of_any import of_any
+
+
+def gradients(objective, *numbers):
+    return list(jax.grad(objective, tuple(range(len(numbers))))(*numbers))
 
 
 def integer_argument(checkpoint):
@@ -26,12 +31,6 @@ def integer_result(checkpoint):
         return (y[index] * jnp.where(mask, 3, 2) * jax.random.bernoulli(key, 0.5, (3,))).sum()
 
     return jax.grad(loss)(jnp.array([1.0, 4.0, 2.0]))
-
-
-def keyword_argument(checkpoint):
-    """An argument may be given by keyword, and gets its gradient."""
-    scaled = checkpoint(lambda x, scale: x * scale * scale)
-    return jax.grad(lambda scale: scaled(jnp.ones(2), scale=scale).sum())(0.5)
 
 
 def flag(checkpoint):
@@ -188,22 +187,6 @@ def appended(checkpoint):
     return jax.grad(lambda x: checkpoint(block)(x) + kept[0])(3.0)
 
 
-def returns_same_twice(checkpoint):
-    """A function may return one array twice, and its argument; all gradients count."""
-
-    def loss(x):
-        a, b, c = checkpoint(lambda x: (x * x, x, x))(x)
-        return (2 * a + 5 * b + 7 * c).sum()
-
-    return jax.grad(loss)(jnp.ones(2))
-
-
-def unused_result(checkpoint):
-    """A result that nothing uses has no part in gradients, not even if it is not a number."""
-    block = checkpoint(lambda x: (x * x, jnp.log(x)))
-    return jax.grad(lambda x: block(x)[0])(0.0)
-
-
 def stopped(checkpoint):
     """Gradients stop where they are stopped within."""
     return jax.grad(checkpoint(lambda x: x * lax.stop_gradient(x * x)))(3.0)
@@ -283,19 +266,6 @@ def integer_gradient(checkpoint):
     return [jax.grad(checkpoint(lambda n: n * 2.0), allow_int=True)(3).dtype == jax.dtypes.float0]
 
 
-def error_passes(checkpoint):
-    """An error in a checkpointed function comes through as it is, and leaves nothing behind."""
-
-    def fails(x):
-        raise KeyError("mine")
-
-    try:
-        jax.grad(lambda x: checkpoint(fails)(x))(1.0)
-    except KeyError as error:
-        said = str(error) == "'mine'"
-    return [said, jax.grad(checkpoint(lambda x: x * x))(1.0)]
-
-
 def names_stay(checkpoint):
     """The checkpointed function has the name and the documentation of the function."""
 
@@ -359,4 +329,5 @@ def host_drawn(checkpoint):
     return [block(1.0), block(1.0)]
 
 
-PROMISES = promises_in(globals())
+SHARED = of_any("keyword_tensor returns_same_twice unused_output error_passes")
+PROMISES = (*promises_in(globals()), *SHARED)

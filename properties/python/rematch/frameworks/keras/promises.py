@@ -10,10 +10,12 @@ import keras
 import numpy as np
 
 from rematch.subjects.promises import plain, promises_in
+from rematch.subjects.promises_of_any import of_any
 
 
 def gradients(objective: Any, *values: Any) -> Any:
     """Their numbers, one after another; None where there is none."""
+    values = tuple(map(keras.ops.convert_to_tensor, values))
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -96,31 +98,6 @@ def activations_of_lstm(checkpoint):
         layer = keras.layers.LSTM(2)
     found = gradients(lambda x: keras.ops.sum(layer(x)), keras.ops.ones((1, 3, 2)))
     return np.round(found, 4)
-
-
-def keyword_tensor(checkpoint):
-    """A tensor that is given by keyword gets its gradient."""
-    x, w = keras.ops.ones(1), keras.ops.ones(1)
-    return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x, w: x * w)(x, w=w)), x, w)
-
-
-def closed_over(checkpoint):
-    """A tensor that a function closes over gets its gradient."""
-    x, w = keras.ops.ones(1), keras.ops.ones(1)
-    return gradients(lambda x, w: keras.ops.sum(checkpoint(lambda x: x * w)(x)), x, w)
-
-
-def none_argument(checkpoint):
-    """An argument may be None, as a mask that there is not."""
-    x = keras.ops.ones(1)
-    call = checkpoint(lambda x, mask: x * 2 if mask is None else x)
-    return gradients(lambda x: keras.ops.sum(call(x, None)), x)
-
-
-def number_argument(checkpoint):
-    """An argument may be a number of Python."""
-    x = keras.ops.ones(1)
-    return gradients(lambda x: keras.ops.sum(checkpoint(lambda x, n: x**n)(x, 3)), x)
 
 
 def input_by_keyword(checkpoint):
@@ -324,4 +301,4 @@ def loss_inside(checkpoint):
     return [found[0], len(layer.losses)]
 
 
-PROMISES = promises_in(globals())
+PROMISES = (*promises_in(globals()), *of_any("keyword_tensor closed_over none_argument number_argument"))

@@ -1,10 +1,14 @@
 """Promises of the documentation of `mindspore.recompute()`, and what follows from it."""
 
+from functools import partial
 from typing import Any
 
 import mindspore as ms
 import numpy as np
 from mindspore import ops
+
+from rematch.subjects.promises import promises_in
+from rematch.subjects.promises_of_any import of_any
 
 
 def leaf(*values: Any) -> Any:
@@ -12,9 +16,10 @@ def leaf(*values: Any) -> Any:
 
 
 def gradients(function: Any, *inputs: Any) -> Any:
-    """Of a function that returns a number."""
-    found = ms.grad(function, tuple(range(len(inputs))))(*inputs)
-    return [g.asnumpy() for g in (found if isinstance(found, tuple) else (found,))]
+    """Of a function of tensors or numbers, by each of them, one number after another."""
+    given = [a if isinstance(a, ms.Tensor) else leaf(a) for a in inputs]
+    found = ms.grad(lambda *given: function(*given).sum(), tuple(range(len(given))))(*given)
+    return [x for g in (found if isinstance(found, tuple) else (found,)) for x in g.asnumpy().ravel().tolist()]
 
 
 def keyword_arguments(checkpoint):
@@ -23,51 +28,10 @@ def keyword_arguments(checkpoint):
     return gradients(lambda x, y: function(x, scale=y, power=2).sum(), leaf(), leaf(1, 2, 3))
 
 
-def other_arguments(checkpoint):
-    """Numbers, flags, texts and None may stand among the inputs."""
-    function = checkpoint(lambda x, n, flag, name, no: getattr(ops, name)(x) * n if flag else no)
-    return gradients(lambda x: function(x, 3, True, "sin", None).sum(), leaf())
-
-
 def tensors_in_structures(checkpoint):
     """With use_reentrant=False, tensors inside complex types are differentiated."""
     function = checkpoint(lambda t: t[0]["a"] * t[1][0], use_reentrant=False)
     return gradients(lambda x, y: function(({"a": x}, (y,))).sum(), leaf(), leaf(1, 2, 3))
-
-
-def dictionary_argument(checkpoint):
-    """Tensors in a dictionary are differentiated."""
-    function = checkpoint(lambda t: t["a"] * t["b"])
-    return gradients(lambda x, y: function({"a": x, "b": y}).sum(), leaf(), leaf(1, 2, 3))
-
-
-def structures_returned(checkpoint):
-    """A block may return None and dictionaries beside tensors."""
-    function = checkpoint(lambda x: (ops.sin(x), None, {"a": ops.cos(x)}))
-    return gradients(lambda x: (function(x)[0] * function(x)[2]["a"]).sum(), leaf())
-
-
-def input_returned(checkpoint):
-    """A block may return an input beside what it computes."""
-    function = checkpoint(lambda x: (ops.sin(x), x))
-    return gradients(lambda x: (function(x)[0] * function(x)[1]).sum(), leaf())
-
-
-def returned_twice(checkpoint):
-    """A block may return one tensor twice."""
-
-    def twice(x):
-        y = ops.sin(x)
-        return y, y
-
-    function = checkpoint(twice)
-    return gradients(lambda x: (function(x)[0] + 2 * function(x)[1]).sum(), leaf())
-
-
-def same_argument_twice(checkpoint):
-    """One tensor may be two arguments."""
-    function = checkpoint(lambda x, y: ops.sin(x) * y)
-    return gradients(lambda x: function(x, x).sum(), leaf())
 
 
 def closed_over_tensor(checkpoint):
@@ -81,11 +45,7 @@ def closed_over_tensor(checkpoint):
 
 def closed_over_tensor_not_reentrant(checkpoint):
     """With use_reentrant=False, what a block uses without being given it has its gradient."""
-
-    def loss(x, w):
-        return checkpoint(lambda x: ops.sin(x) * w, use_reentrant=False)(x).sum()
-
-    return gradients(loss, leaf(), leaf(1, 2, 3))
+    return closed_over_tensor(partial(checkpoint, use_reentrant=False))
 
 
 def detached_inside(checkpoint):
@@ -103,9 +63,7 @@ def integer_argument(checkpoint):
 
 def integer_argument_not_reentrant(checkpoint):
     """With use_reentrant=False, integer tensors may be among the inputs."""
-    function = checkpoint(lambda x, i: ops.gather(ops.sin(x), i, 0), use_reentrant=False)
-    index = ms.Tensor(np.array([0, 2], np.int32))
-    return gradients(lambda x: function(x, index).sum(), leaf())
+    return integer_argument(partial(checkpoint, use_reentrant=False))
 
 
 def second_derivative(checkpoint):
@@ -116,27 +74,13 @@ def second_derivative(checkpoint):
 
 def second_derivative_not_reentrant(checkpoint):
     """Higher-order differentiation is supported with early_stop=False."""
-    function = checkpoint(lambda x: ops.sin(x) * x, use_reentrant=False, early_stop=False)
-    return gradients(lambda x: ms.grad(lambda x: function(x).sum())(x).sum(), leaf())
+    return second_derivative(partial(checkpoint, use_reentrant=False, early_stop=False))
 
 
 def gradient_inside(checkpoint):
     """A block may compute a gradient inside."""
     function = checkpoint(lambda x: ms.grad(lambda x: ops.sin(x).sum())(x))
     return gradients(lambda x: function(x).sum(), leaf())
-
-
-def error_in_forward(checkpoint):
-    """An error in a block comes through, and the next step is as any other."""
-
-    def fails(x):
-        raise ValueError("no")
-
-    try:
-        gradients(lambda x: checkpoint(fails)(x).sum(), leaf())
-    except ValueError:
-        return gradients(lambda x: checkpoint(ops.sin)(x).sum(), leaf())
-    return [0]
 
 
 def contexts(checkpoint):
@@ -163,12 +107,7 @@ def contexts(checkpoint):
     return np.array(["forward", "end", "recomputation", "end"]), np.array(seen)
 
 
-PROMISES = (
-    *(keyword_arguments, other_arguments, tensors_in_structures, dictionary_argument),
-    *(structures_returned, input_returned, returned_twice, same_argument_twice),
-    *(closed_over_tensor, closed_over_tensor_not_reentrant, detached_inside),
-    *(integer_argument, integer_argument_not_reentrant, second_derivative),
-    *(second_derivative_not_reentrant, gradient_inside, error_in_forward),
-    contexts,
-)
+SHARED = "other_arguments dictionary_argument none_returned dictionary_returned input_handed_on returns_same_twice "
+SHARED += "same_argument_twice error_passes"
+PROMISES = (*promises_in(globals()), *of_any(SHARED))
 HELPERS = (leaf, gradients)

@@ -10,7 +10,7 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
-from rematch.frameworks.mlx.promises import PROMISES
+from rematch.frameworks.mlx.promises import PROMISES, gradients
 from rematch.subjects.adapter_layers import Module, where_drawn
 from rematch.subjects.case import Layer
 from rematch.subjects.framework import COMMON, SEEN, Framework
@@ -150,6 +150,7 @@ class Mlx(Framework):
     observed = SEEN | {"rng_state", "executions"}
     whole_segments = True
     promises = PROMISES
+    promise_helpers = (gradients,)
     checkpoint_function = "mx.checkpoint"
     checkpoint = "mx.checkpoint({function})({arguments})"
     bind = "bound({m}, {w})"

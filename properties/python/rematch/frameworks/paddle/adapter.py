@@ -22,7 +22,7 @@ from paddle.distributed.fleet.utils import recompute  # noqa: F401
 from paddle.distributed.fleet.utils.log_util import logger
 
 from rematch.frameworks.paddle import paddle_layers as layers
-from rematch.frameworks.paddle.promises import PROMISES, RETAINED, non_reentrant, reentrant
+from rematch.frameworks.paddle.promises import PROMISES, RETAINED, gradients, non_reentrant, reentrant
 from rematch.subjects.case import Case, Choice, Segment, Sequential
 from rematch.subjects.protocol import Request, Unsupported
 from rematch.subjects.records import Record
@@ -170,7 +170,7 @@ class Paddle(Tape):
         self.name = f"paddle {paddle.__version__}" + (f" ({variant})" if variant else "")
         by_layer = variant != "non_reentrant"
         self.promises = [p for p in PROMISES if not (by_layer and p in RETAINED)]
-        self.promise_helpers = (reentrant if by_layer else non_reentrant,)
+        self.promise_helpers = (reentrant if by_layer else non_reentrant, gradients)
         self.checkpoint_function = self.promise_helpers[0].__name__
         if other:
             self.features = self.features - {other, "mixed_variants"}

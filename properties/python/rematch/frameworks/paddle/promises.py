@@ -12,7 +12,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddle.incubate.distributed.fleet import recompute_sequential
 
 from rematch.frameworks.paddle import promises_arguments
-from rematch.frameworks.paddle.promises_arguments import gradient
+from rematch.frameworks.paddle.promises_arguments import gradients
 from rematch.subjects.promises import plain, promises_in
 
 
@@ -79,7 +79,7 @@ def no_grad_inside(checkpoint):
             constant = x * x
         return constant * x
 
-    return gradient(checkpoint(half))
+    return gradients(checkpoint(half), 2.0)
 
 
 def auto_cast(checkpoint):
@@ -145,24 +145,21 @@ def hook_on_input(checkpoint):
 
 def hook_inside(checkpoint):
     """A hook on a tensor within a function runs once, and its result counts."""
-    x, runs = paddle.to_tensor([2.0], stop_gradient=False), []
+    runs = []
 
     def hooked(x):
         y = x * x
         y.register_hook(lambda g: runs.append(g.item()) or g * 10)
         return y * 3
 
-    checkpoint(hooked)(x).backward()
-    return [x.grad.item(), *runs]
+    return [*gradients(checkpoint(hooked), 2.0), *runs]
 
 
 def hook_of_forward(checkpoint):
     """A forward hook of a layer may change its output."""
     layer = nn.Linear(1, 1, paddle.nn.initializer.Constant(3.0), False)
     layer.register_forward_post_hook(lambda layer, inputs, output: output * output)
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(layer)(x).backward()
-    return [x.grad.item(), layer.weight.grad.item()]
+    return [*gradients(checkpoint(layer), 2.0), layer.weight.grad.item()]
 
 
 def second_derivative(checkpoint):
@@ -202,7 +199,7 @@ def custom_layer(checkpoint):
         def backward(ctx, g):
             return g * 10 * ctx.saved_tensor()[0]
 
-    return gradient(lambda x: checkpoint(lambda x: Tenfold.apply(x * x))(x))
+    return gradients(lambda x: checkpoint(lambda x: Tenfold.apply(x * x))(x), 2.0)
 
 
 def error_in_forward(checkpoint):
@@ -276,26 +273,17 @@ def tracked_stream(checkpoint):
 def random_state_not_preserved(checkpoint):
     """With preserve_rng_state=False a function that draws nothing is the same."""
     options = {} if checkpoint is plain else {"preserve_rng_state": False}
-    return gradient(lambda x: checkpoint(lambda x: x * x)(x, **options))
+    return gradients(lambda x: checkpoint(lambda x: x * x)(x, **options), 2.0)
 
 
 def nested(checkpoint):
     """A checkpointed function may call another."""
     inner = checkpoint(lambda x: x * x * x)
-    return gradient(checkpoint(lambda x: inner(x) * x))
-
-
-def unused_output(checkpoint):
-    """An output that nothing uses adds nothing to gradients, even where its derivative is infinite."""
-    x = paddle.to_tensor([0.0], stop_gradient=False)
-    used, _ = checkpoint(lambda x: (x * 2, x.sqrt()))(x)
-    used.backward()
-    return x.grad
+    return gradients(checkpoint(lambda x: inner(x) * x), 2.0)
 
 
 def backward_inside(checkpoint):
     """A function may differentiate within itself, for a gradient penalty for example."""
-    x = paddle.to_tensor([2.0], stop_gradient=False)
 
     def slope(x):
         with paddle.enable_grad():
@@ -304,16 +292,13 @@ def backward_inside(checkpoint):
             (g,) = paddle.grad(y * y, y)
         return g * x
 
-    checkpoint(slope)(x).backward()
-    return x.grad
+    return gradients(checkpoint(slope), 2.0)
 
 
 def bound_method(checkpoint):
     """A method of an object may be checkpointed."""
     layer = nn.Linear(1, 1, nn.initializer.Constant(3.0), False)
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(layer.forward)(x).backward()
-    return [x.grad.item(), layer.weight.grad.item()]
+    return [*gradients(checkpoint(layer.forward), 2.0), layer.weight.grad.item()]
 
 
 def accumulated(checkpoint):
@@ -328,8 +313,8 @@ def accumulated(checkpoint):
 def given_a_parameter(checkpoint):
     """A function gets the parameters that it is given, and not copies of them."""
     weight, same = paddle.create_parameter([1], "float32"), []
-    x = paddle.to_tensor([2.0], stop_gradient=False)
-    checkpoint(lambda x, w: same.append(w.data_ptr() == weight.data_ptr()) or x * w)(x, weight).backward()
+    product = checkpoint(lambda x, w: same.append(w.data_ptr() == weight.data_ptr()) or x * w)
+    gradients(lambda x: product(x, weight), 2.0)
     return [all(same), weight.grad.item()]
 
 

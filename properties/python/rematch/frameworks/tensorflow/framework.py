@@ -11,7 +11,7 @@ import tensorflow as tf  # noqa: E402
 from tensorflow.python.eager import context  # noqa: E402
 
 from rematch.frameworks.tensorflow.promises import PROMISES  # noqa: E402
-from rematch.frameworks.tensorflow.promises_arguments import gradient as slope  # noqa: E402
+from rematch.frameworks.tensorflow.promises_arguments import gradient as slope, gradients  # noqa: E402
 from rematch.frameworks.tensorflow.tensorflow_run import OBSERVED, EagerRun  # noqa: E402
 from rematch.subjects.adapter_layers import Module, where_drawn  # noqa: E402
 from rematch.subjects.case import Layer  # noqa: E402
@@ -218,7 +218,7 @@ tape.gradient(loss, {name})"""
     whole_segments = True
     checkpoint = "tf.recompute_grad({function})({arguments})"
     promises = PROMISES
-    promise_helpers = (slope,)
+    promise_helpers = (slope, gradients)
     checkpoint_function = "tf.recompute_grad"
     detach = "tf.stop_gradient({x})"
     sees_draws = True

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from rematch.subjects.promises import promises_in
+from rematch.subjects.promises_of_any import of_any
 
 
 def gradient(objective: Callable[..., Any], *by: Any) -> Any:
@@ -17,10 +18,9 @@ def gradient(objective: Callable[..., Any], *by: Any) -> Any:
     return found[0] if len(by) == 1 else list(found)
 
 
-def keyword_tensor(checkpoint):
-    """A tensor that is given by keyword gets its gradient."""
-    product = checkpoint(lambda x, w: x * w * w)
-    found = gradient(lambda x, w: product(x, w=w), tf.constant(2.0), tf.constant(3.0))
+def gradients(objective: Callable[..., Any], *numbers: Any) -> Any:
+    """The gradients with respect to numbers."""
+    found = gradient(lambda by: objective(*by), [tf.constant(number) for number in numbers])
     return [None if g is None else float(g) for g in found]
 
 
@@ -73,11 +73,6 @@ def variable_argument_stays_one(checkpoint):
     return gradient(lambda x: checkpoint(counted)(x, v), x)
 
 
-def number_argument(checkpoint):
-    """An argument may be a number of Python."""
-    return gradient(lambda x: checkpoint(lambda x, n: x**n)(x, 3), tf.constant(2.0))
-
-
 def number_that_counts(checkpoint):
     """A number that is an argument may say how often a loop of Python runs."""
     x = tf.constant(2.0)
@@ -94,11 +89,6 @@ def number_that_counts(checkpoint):
 def flag_argument(checkpoint):
     """An argument may be True or False."""
     return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), tf.constant(2.0))
-
-
-def none_argument(checkpoint):
-    """An argument may be None, such as an absent mask."""
-    return gradient(lambda x: checkpoint(lambda x, mask: x * x if mask is None else x)(x, None), tf.constant(2.0))
 
 
 def integer_argument(checkpoint):
@@ -120,52 +110,11 @@ def tuple_argument(checkpoint):
     return gradient(lambda x: checkpoint(lambda pair: pair[0] * pair[1])((x, x * x)), tf.constant(2.0))
 
 
-def dictionary_argument(checkpoint):
-    """Tensors in a dictionary get their gradients."""
-    return gradient(lambda x: checkpoint(lambda named: named["a"] * named["b"])({"a": x, "b": x * x}), tf.constant(2.0))
-
-
-def dictionary_returned(checkpoint):
-    """A function may return a dictionary of tensors."""
-
-    def loss(x):
-        made = checkpoint(lambda x: {"a": x * x, "b": x})(x)
-        return made["a"] * made["b"]
-
-    return gradient(loss, tf.constant(2.0))
-
-
-def none_returned(checkpoint):
-    """A function may return None beside a tensor."""
-    x = tf.constant(2.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y, none = checkpoint(lambda x: (x * x, None))(x)
-    return [float(tape.gradient(y, x)), none is None]
-
-
 def integer_returned(checkpoint):
     """A function may return integers beside its result."""
     return gradient(lambda x: checkpoint(lambda x: (x * x, tf.argmax(x)))(x)[0], tf.constant([2.0, 3.0]))
 
 
-def same_argument_twice(checkpoint):
-    """A tensor given twice gets the sum of both gradients."""
-    return gradient(lambda x: checkpoint(lambda a, b: a * b * b)(x, x), tf.constant(2.0))
-
-
-def returns_same_twice(checkpoint):
-    """A function may return one tensor twice, or its argument; all gradients count."""
-
-    def several(x):
-        y = x * x
-        return y, y, x
-
-    def loss(x):
-        a, b, c = checkpoint(several)(x)
-        return 2 * a + 5 * b + 7 * c
-
-    return gradient(loss, tf.constant(2.0))
-
-
-PROMISES = promises_in(globals())
+SHARED = "keyword_tensor none_argument number_argument dictionary_argument dictionary_returned none_returned "
+SHARED += "same_argument_twice returns_same_twice"
+PROMISES = (*promises_in(globals()), *of_any(SHARED))

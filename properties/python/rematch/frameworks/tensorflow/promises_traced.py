@@ -6,6 +6,16 @@ from rematch.frameworks.tensorflow.promises_arguments import gradient
 from rematch.subjects.promises import promises_in
 
 
+def in_function(objective, *by, **options):
+    """The gradient of `objective(*by)`, in a tf.function of these options."""
+
+    @tf.function(**options)
+    def step(*by):
+        return gradient(objective, *by)
+
+    return step(*by)
+
+
 def dropout_in_function(checkpoint):
     """The gradient of an unseeded dropout belongs to its own mask."""
 
@@ -22,32 +32,20 @@ def dropout_in_function(checkpoint):
 
 def keyword_option_in_function(checkpoint):
     """A keyword may be an option also in a tf.function."""
-
-    @tf.function
-    def step(x):
-        return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, training=True), x)
-
-    return step(tf.constant(2.0))
+    block = checkpoint(lambda x, training: x * x if training else x)
+    return in_function(lambda x: block(x, training=True), tf.constant(2.0))
 
 
 def number_that_counts_in_function(checkpoint):
     """A number that is an argument may say how often a loop runs, also in a tf.function."""
-
-    @tf.function(autograph=False)
-    def step(x):
-        return gradient(lambda x: checkpoint(lambda x, n: x * sum(x for _ in range(n)))(x, 3), x)
-
-    return step(tf.constant(2.0))
+    power = checkpoint(lambda x, n: x * sum(x for _ in range(n)))
+    return in_function(lambda x: power(x, 3), tf.constant(2.0), autograph=False)
 
 
 def flag_argument_in_function(checkpoint):
     """An argument may be True or False, also in a tf.function."""
-
-    @tf.function(autograph=False)
-    def step(x):
-        return gradient(lambda x: checkpoint(lambda x, training: x * x if training else x)(x, True), x)
-
-    return step(tf.constant(2.0))
+    block = checkpoint(lambda x, training: x * x if training else x)
+    return in_function(lambda x: block(x, True), tf.constant(2.0), autograph=False)
 
 
 def mask_argument_in_function(checkpoint):
@@ -137,12 +135,8 @@ def traced_once(checkpoint):
 def compiled(checkpoint):
     """A step may be compiled by XLA."""
     v = tf.Variable(3.0)
-
-    @tf.function(jit_compile=True)
-    def step(x):
-        return gradient(lambda x, v: checkpoint(lambda x: x * x * v)(x), x, v)
-
-    return [float(g) for g in step(tf.constant(2.0))]
+    square = checkpoint(lambda x: x * x * v)
+    return [float(g) for g in in_function(lambda x, v: square(x), tf.constant(2.0), v, jit_compile=True)]
 
 
 def in_loop(checkpoint):
@@ -177,13 +171,8 @@ def loop_over_tensors(checkpoint):
 
 def mapped_in_function(checkpoint):
     """A function may be mapped over rows in a tf.function."""
-    v = tf.Variable(3.0)
-
-    @tf.function
-    def step(x):
-        return gradient(lambda v: tf.map_fn(checkpoint(lambda row: row * row * v), x), v)
-
-    return step(tf.constant([[1.0], [2.0]]))
+    x = tf.constant([[1.0], [2.0]])
+    return in_function(lambda v: tf.map_fn(checkpoint(lambda row: row * row * v), x), tf.Variable(3.0))
 
 
 def loop_inside(checkpoint):
@@ -193,44 +182,27 @@ def loop_inside(checkpoint):
     def power(x):
         return tf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * v), [0, x])[1]
 
-    @tf.function
-    def step(x):
-        return gradient(lambda v: checkpoint(power)(x), v)
-
-    return step(tf.constant(1.0))
+    return in_function(lambda v: checkpoint(power)(tf.constant(1.0)), v)
 
 
 def in_condition(checkpoint):
     """A function may run in a branch of a tf.function."""
-    v = tf.Variable(3.0)
-
-    @tf.function
-    def step(x):
-        return gradient(lambda v: tf.cond(x > 0, lambda: checkpoint(lambda x: x * v * v)(x), lambda: x), v)
-
-    return step(tf.constant(1.0))
+    x, v = tf.constant(1.0), tf.Variable(3.0)
+    block = checkpoint(lambda x: x * v * v)
+    return in_function(lambda v: tf.cond(x > 0, lambda: block(x), lambda: x), v)
 
 
 def not_a_number(checkpoint):
     """A gradient that is no number for one element leaves the others as they are."""
-
-    @tf.function
-    def step(x):
-        square = checkpoint(lambda x: x * x)
-        return tf.math.is_nan(gradient(lambda x: square(x) * tf.constant([float("nan"), 1.0]), x))
-
-    return step(tf.constant([2.0, 3.0]))
+    square = checkpoint(lambda x: x * x)
+    found = in_function(lambda x: square(x) * tf.constant([float("nan"), 1.0]), tf.constant([2.0, 3.0]))
+    return tf.math.is_nan(found)
 
 
 def infinite(checkpoint):
     """A gradient that overflows is infinite, as a loss scale relies on."""
-
-    @tf.function
-    def step(x):
-        square = checkpoint(lambda x: x * x)
-        return gradient(lambda x: square(x) * tf.constant([float("inf"), 1.0]), x)
-
-    return step(tf.constant([2.0, 3.0]))
+    square = checkpoint(lambda x: x * x)
+    return in_function(lambda x: square(x) * tf.constant([float("inf"), 1.0]), tf.constant([2.0, 3.0]))
 
 
 def distributed(checkpoint):
