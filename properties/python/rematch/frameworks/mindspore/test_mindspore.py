@@ -68,7 +68,7 @@ def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore, tmp_path):
     given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
     got = "RuntimeError: Stack input_args_info_stack_ is empty"
     script = mindspore.export(run_of(given), f"errors: a law\nexpected: no error\ngot: {got}")["script"]
-    assert f"  expected      None\n  got           {got}" in run_alone(script, tmp_path).stdout
+    assert f"  expected      None\n  checkpointed  {got}" in run_alone(script, tmp_path).stdout
 
 
 def test_a_script_of_nested_segments_trains_their_modules(mindspore, tmp_path):
