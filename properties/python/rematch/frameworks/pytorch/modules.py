@@ -139,16 +139,9 @@ BREAKING = frozenset(
 )
 """Layers that cannot be compiled, or only with numbers of one case in them."""
 
-_WRITTEN = """\
-class Average(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(width))
-
-    def forward(self, x):
-        if self.training:
-            self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
-        return x - self.mean
-"""
-(IN_PLACE,) = layers_of("moving_average_in_place | N C -> N C |  | Average(C)", _WRITTEN)
+_REPLACED, _WRITTEN = (
+    "mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)",
+    "mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)",
+)
+(IN_PLACE,) = layers_of("moving_average_in_place | N C -> N C |  | Average(C)", _SETUP.replace(_REPLACED, _WRITTEN))
 """For segments of compiled functions, where a buffer can be written, but not replaced."""

@@ -32,7 +32,7 @@ real = api.checkpoint
 
 def test_the_record_has_every_probe_and_rule_and_is_as_it_was_written():
     assert set(NAMES) == set(PROMISES)
-    assert RECORD["rules"] == {r: contract.RULES[r] for r in RECORD["rules"]}
+    assert [*RECORD["rules"]] == [*dict.fromkeys(probe["rule"] for probe in RECORD["probes"])]
     tried = {probe.tried for probe in contract.probing.PROBES.values()}
     assert {probe["tried"] for probe in RECORD["probes"]} == tried
     text = records.PATH.read_text()

@@ -10,8 +10,7 @@ from functools import partial
 from importlib import import_module
 
 from rematch.frameworks.pytorch.contract import probing, record
-from rematch.frameworks.pytorch.contract.record import changed
-from rematch.frameworks.pytorch.contract.rules import RULES
+from rematch.frameworks.pytorch.contract.record import RULES, changed
 from rematch.subjects.promises import Promise, named, script
 
 __all__ = ["PROMISES", "broken", "script_of"]

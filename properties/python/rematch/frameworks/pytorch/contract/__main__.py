@@ -33,7 +33,7 @@ def seen(entry, got, release):
 
 def write(fresh, path):
     """Writes the record, or, of an older release, its differences into the record."""
-    known = record.read() if record.PATH.exists() else fresh
+    known = record.read()
     if record.older(fresh["torch"], known["torch"]):
         fresh = record.with_earlier(known, fresh)
         fresh.pop("digest", None)

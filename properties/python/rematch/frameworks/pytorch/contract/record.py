@@ -2,7 +2,7 @@
 
   format, command, torch, python
   errors   by category: class and an excerpt of what PyTorch says; only those that were met
-  rules    what each states
+  rules    what each states, in order: whoever adds one writes it there, and then all probes anew
   probes   in order of their rules, one a line, each with
     id        the rule and what was tried, such as "RE4.frozen_input"
     rule      "RE4"
@@ -21,7 +21,6 @@ from pathlib import Path
 import torch
 
 from rematch.frameworks.pytorch.contract import probing
-from rematch.frameworks.pytorch.contract.rules import RULES
 
 
 def words(name):
@@ -107,6 +106,10 @@ RELEASE = torch.__version__.split("+")[0]
 
 def read(path=PATH):
     return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+RULES = read()["rules"]
+"""What is known of checkpointing, rule by rule; the probes of each find out if it holds."""
 
 
 @cache
