@@ -226,6 +226,12 @@ def _pushed(push: Callable[[Any], None], mode: Any) -> None:
         _push(one)
 
 
+def has_modes_of_the_job() -> bool:
+    """Whether a mode is on that is neither PyTorch's nor of this package."""
+    stack = map(torch._C._get_dispatch_stack_at, range(torch._C._len_torch_dispatch_stack()))
+    return any(not type(mode).__module__.startswith(_OWN) for mode in stack)
+
+
 @contextmanager
 def beneath() -> Iterator[None]:
     """Within, the modes of PyTorch and of this package are off; those of the job, which may stand for a device, are on."""

@@ -14,7 +14,7 @@ from rematch.journal.comparison import ROUNDING, told_apart
 from rematch.journal.computations import PLAIN, known_of
 from rematch.journal.fingerprint import bits, flattened
 from rematch.journal.operators import Operator, Reader, tensors
-from rematch.journal.phases import beneath, is_traced
+from rematch.journal.phases import beneath, has_modes_of_the_job, is_traced
 
 ONCE = "one execution was wrong, and that does not recur: hardware?"
 RECURS = "it recurs: hardware, or the kernel"
@@ -145,11 +145,11 @@ class _Again:
         self._before = {
             name: _copied(value)
             for name, value in self.given.items()
-            if name in self._written or any(_overlap(_span(t), spans) for t in tensors((value,)))
+            if spans and (name in self._written or any(_overlap(_span(t), spans) for t in tensors((value,))))
         }
         """Copies of what the operator writes, and of what shares memory with that."""
         # Modes of the job, which run with the operator, may draw.
-        self._generator = _generator(op) if op.draws or torch._C._len_torch_dispatch_stack() else None
+        self._generator = _generator(op) if op.draws or has_modes_of_the_job() else None
         self._state = self.state()
 
     def state(self) -> Tensor | None:
