@@ -11,7 +11,8 @@ from rematch.subjects.records import decode, encode
 REGRESSIONS = Path(__file__).parents[2] / "regressions"
 Shape = tuple[int, ...]
 TRAINABLE = {"input_requires_grad": True}
-SEGMENT = {"variant": "non_reentrant", "early_stop": False, "determinism": "none"}
+WHOLE = {"early_stop": False, "determinism": "none"}
+"""A segment that runs again to its end, unchecked: what functions of other frameworks than PyTorch have."""
 
 
 def _window(extent: int, layer: dict[str, Any]) -> int:

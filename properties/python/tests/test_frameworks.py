@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import TRAINABLE, chain, observed, run_of, segment
 from harness import SOURCES, Harness, run_alone
 
 from rematch.subjects.records import decode
@@ -25,7 +25,6 @@ SUBJECTS = {
     for name, subject in declared["subjects"].items()
     if subject["environment"] not in OF_PYTORCH and not name.endswith(KNOWN_TO_FAIL)
 }
-TRAINED = {"input_requires_grad": True}
 LAYERS = [
     {"kind": "conv2d", "features": 2, "kernel": 3, "padding": 1},
     {"kind": "max_pool2d", "kernel": 2, "stride": 2},
@@ -71,7 +70,7 @@ class Started(Harness):
     def trained(self, *kinds, end):
         """A case whose input trains, and whose layers up to `end` are checkpointed."""
         plan = {"segments": [segment(0, end, **self.options())]}
-        return chain(*kinds, plan=plan, protocol=TRAINED)
+        return chain(*kinds, plan=plan, protocol=TRAINABLE)
 
 
 @pytest.fixture(scope="module", params=SUBJECTS)
@@ -110,7 +109,7 @@ def test_a_checkpointed_model_of_all_kinds_has_the_same_gradients(subject):
     ends = [first, last + 1, count]
     plan = {"segments": [segment(0, ends[0], **options), segment(ends[1], count, **options)]}
     shape = (2, 2, 4, 4) if "kernel" in layers[0] else (2, 4)
-    protocol = {**TRAINED, "steps": 2}
+    protocol = {**TRAINABLE, "steps": 2}
     given = chain(*layers, input=shape, plan=plan, protocol=protocol)
     plain, checkpointed = subject.agreed(given)
     names = {key[0] for key in observed(plain)}

@@ -4,11 +4,11 @@ import sys
 import textwrap
 
 import pytest
-from cases import chain, differing, run_of, segment
+from cases import WHOLE, chain, differing, run_of, segment
 
 from rematch.frameworks.pytorch.test_export import TRAINABLE, finding, one, shown
 
-OPTIONS = {"reentrant": {}, "non_reentrant": {"early_stop": False, "determinism": "none"}}
+OPTIONS = {"reentrant": {}, "non_reentrant": WHOLE}
 """By variant; those of the other one are what DeepSpeed's non-reentrant function has."""
 
 

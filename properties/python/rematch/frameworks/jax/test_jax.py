@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from cases import SEGMENT, observed, run_of
+from cases import TRAINABLE, WHOLE, chain, differing, observed, plan, run_of, segment
 
 SUBJECTS = {
     "jax": ("jax",),
@@ -26,21 +26,8 @@ BATCH_NORM = {"nnx": "batch_norm_rows", "equinox": "batch_norm_rows"}
 
 
 def case(layers, *segments, **protocol):
-    plan = {"segments": [{"begin": b, "end": e, **SEGMENT} for b, e in segments]}
-    protocol = {"steps": 2, "input_requires_grad": True, **protocol}
-    given = {"format": 1, "seed": 7, "input": [2, 3], "layers": layers, "plan": plan}
-    return {**given, "protocol": protocol}
-
-
-def both(subject, given):
-    plain, checkpointed = subject.both(run_of(given))
-    assert "error" not in plain, plain["error"]
-    return plain, checkpointed
-
-
-def differing(checkpointed):
-    assert "error" not in checkpointed, checkpointed["error"]
-    return {key[0] for key, value in observed(checkpointed).items() if not value.get("as")}
+    whole = plan(*(segment(*ends, **WHOLE) for ends in segments))
+    return chain(*layers, input=(2, 3), plan=whole, protocol={"steps": 2, **TRAINABLE, **protocol})
 
 
 def begin(start, name):
@@ -50,7 +37,7 @@ def begin(start, name):
 
 @pytest.mark.parametrize("name", ["jax:jit", "jax:scan"])
 def test_a_compiled_recomputation_draws_the_mask_of_its_forward(start, name):
-    plain, checkpointed = both(begin(start, name), case(LAYERS[:4], (0, 3)))
+    plain, checkpointed = begin(start, name).agreed(case(LAYERS[:4], (0, 3)))
     masks = {draw["hash"] for draw in plain["draws"]}
     assert len(plain["draws"]) == 2 and len(checkpointed["draws"]) == 4
     assert {draw["hash"] for draw in checkpointed["draws"]} == masks
@@ -58,7 +45,7 @@ def test_a_compiled_recomputation_draws_the_mask_of_its_forward(start, name):
 
 def test_a_reference_is_written_to_twice_by_jax_checkpoint(start):
     layer = {"kind": "custom", "layer": "running: N C -> N C; state"}
-    _, checkpointed = both(begin(start, "jax"), case([layer], (0, 1)))
+    _, checkpointed = begin(start, "jax").agreed(case([layer], (0, 1)))
     assert {"buffer", "input_gradient"} <= differing(checkpointed)
 
 
@@ -68,13 +55,13 @@ def test_every_layer_of_its_own_is_differentiated_at_any_width(start):
     for own in subject.hello()["layers"]:
         for width in (1, 2, 3, 21):
             given = case([{"kind": "custom", "layer": own}], (0, 1), steps=1)
-            both(subject, {**given, "input": [3, width]})
+            subject.agreed({**given, "input": [3, width]})
 
 
 @pytest.mark.parametrize("name", ["nnx", "equinox"])
 def test_running_statistics_are_updated_once(start, name):
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
-    plain, checkpointed = both(begin(start, name), case([layer], (0, 1)))
+    plain, checkpointed = begin(start, name).agreed(case([layer], (0, 1)))
     assert "buffer" in {key[0] for key in observed(plain)}
     assert not differing(checkpointed)
 
@@ -83,7 +70,7 @@ def test_jax_checkpoint_loses_what_modules_of_nnx_change(start):
     pytest.importorskip("flax")
     subject = start(sys.executable, "-m", "rematch", "nnx", "--plain-checkpoint")
     layer = {"kind": "custom", "layer": "batch_norm_rows: N C -> N C; parameters, state"}
-    _, checkpointed = both(subject, case([layer], (0, 1)))
+    _, checkpointed = subject.agreed(case([layer], (0, 1)))
     assert "buffer" in differing(checkpointed)
 
 
@@ -103,7 +90,7 @@ def test_what_a_policy_saves_does_not_run_again(start, truly):
     subject = start(sys.executable, "-c", SERVED.format({} if truly else others))
     assert set(others) < set(subject.hello()["options"]["policy"])
     for policy in others:
-        _, checkpointed = both(subject, {**case(LAYERS[:2], (0, 2)), "options": {"policy": policy}})
+        _, checkpointed = subject.agreed({**case(LAYERS[:2], (0, 2)), "options": {"policy": policy}})
         [promise] = checkpointed["promises"]
         assert promise["name"] == "policy" and ("broken" not in promise) == truly
 
@@ -178,7 +165,7 @@ serve(subject([]))
 def test_what_stays_after_a_backward_is_told(start, leaks):
     subject = start(sys.executable, "-c", LEAKS if leaks else LEAKS.replace("jax.vjp = vjp\n", ""))
     observes(subject, "saved_bytes", "released_bytes")
-    plain, checkpointed = both(subject, case(WIDE, (1, 4)))
+    plain, checkpointed = subject.agreed(case(WIDE, (1, 4)))
     for record in (plain, checkpointed):
         left = [r.get("saved", 0) for r in record["bytes"] if r["moment"] == "after_backward"]
         assert len(left) == 2 and all((saved > 0) == leaks for saved in left)

@@ -5,14 +5,16 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from cases import SEGMENT, chain, run_of
+from cases import TRAINABLE, WHOLE, chain, plan, run_of, segment
 from harness import Harness, run_alone
 
 BACKENDS = [name for name in ("tensorflow", "torch", "jax") if find_spec("keras") and find_spec(name)]
 if not BACKENDS:
     pytest.skip("no Keras, or no backend of it", allow_module_level=True)
-CASE = {"format": 1, "seed": 7, "input": [2, 4], "plan": {"segments": [{"begin": 0, "end": 2}]}}
-CASE["plan"]["segments"][0].update(SEGMENT)
+
+
+def case(*layers, begin=0, end=2, **protocol):
+    return chain(*layers, input=(2, 4), plan=plan(segment(begin, end, **WHOLE)), protocol=protocol)
 
 
 @pytest.fixture(scope="module", params=[(b, m) for b in BACKENDS for m in (None, "full")])
@@ -27,7 +29,7 @@ def keras(request):
 def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path):
     if "jax" not in BACKENDS:
         pytest.skip("needs Keras on JAX")
-    given = {**CASE, "layers": [{"kind": "dropout", "p": 0.5}, {"kind": "tanh"}]}
+    given = case("dropout", "tanh")
     with Harness(sys.executable, "-m", "rematch", "keras", "--backend", "jax") as harness:
         assert "error" not in harness.record(**run_of(given), checkpointed=False)
         assert "Tracer" in harness.record(checkpointed=True)["error"]["kind"]
@@ -42,9 +44,7 @@ def test_on_jax_what_a_segment_assigns_is_traced_and_a_script_shows_it(tmp_path)
 def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras):
     if keras.backend != "tensorflow":
         pytest.skip("needs Keras on TensorFlow")
-    layers = [{"kind": "tanh"}] * 4
-    plan = {"segments": [{"begin": 1, "end": 4, **SEGMENT}]}
-    given = {**CASE, "layers": layers, "plan": plan, "protocol": {"input_requires_grad": True}}
+    given = case(*["tanh"] * 4, begin=1, end=4, **TRAINABLE)
     records = keras.both(run_of(given), layer_values=True)
     (plain, none), (fewer, left) = ([entry.get("saved", 0) for entry in record["bytes"]] for record in records)
     # Gone is what the first two of three layers save; the last output is the run's.
@@ -53,7 +53,7 @@ def test_on_tensorflow_a_segment_saves_less_than_its_layers_do(keras):
 
 
 def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras):
-    given = {**CASE, "layers": [{"kind": "linear", "features": 4}, {"kind": "gelu"}]}
+    given = case({"kind": "linear", "features": 4}, "gelu")
     script = keras.export(run_of(given), "")["script"]
     (backend,) = re.findall(r"# keras \S+ on (\w+);", script)
     assert f'os.environ["KERAS_BACKEND"] = "{backend}"\n' in script
@@ -61,8 +61,7 @@ def test_a_script_runs_on_the_backend_where_its_finding_was_made(keras):
 
 def test_what_a_plain_step_assigns_stays(keras):
     norm = {"kind": "custom", "layer": "keras.layers.BatchNormalization.0: N ... -> N ...; parameters, state"}
-    layers = [{"kind": "dropout", "p": 0.5}, norm]
-    given = {**CASE, "layers": layers, "plan": {"segments": []}, "protocol": {"steps": 2}}
+    given = case("dropout", norm, steps=2) | {"plan": plan()}
     record = keras.record(**run_of(given), checkpointed=False)
     assert "error" not in record, record
     first, second = [o for o in record["observations"] if o["quantity"] == "buffer"]
@@ -82,10 +81,8 @@ serve(made)
 
 def kept(backend, checkpoint):
     """Bytes saved and bytes held in the plain run and in one where segments are that expression."""
-    protocol = {"input_requires_grad": True, "microbatches": 2}
-    given = chain(
-        "linear", "tanh", "tanh", "tanh", plan={"segments": [{"begin": 1, "end": 4, **SEGMENT}]}, protocol=protocol
-    )
+    whole = plan(segment(1, 4, **WHOLE))
+    given = chain("linear", "tanh", "tanh", "tanh", plan=whole, protocol={**TRAINABLE, "microbatches": 2})
     program = UNCHECKPOINTED.replace("{backend}", backend).replace("{checkpoint}", checkpoint)
     with Harness(sys.executable, "-c", program) as harness:
         records = harness.both(run_of(given), layer_values=True)

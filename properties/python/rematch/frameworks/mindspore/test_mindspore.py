@@ -3,10 +3,9 @@
 import sys
 
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import TRAINABLE, WHOLE, chain, observed, run_of, segment
 from harness import Harness, run_alone
 
-TRAINED = {"input_requires_grad": True}
 DENSE = {"kind": "custom", "layer": "dense: N C -> N C; parameters"}
 
 
@@ -18,10 +17,10 @@ def mindspore():
 
 @pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
 def test_a_nested_segment_trains_its_modules(mindspore, variant):
-    off = {} if variant == "reentrant" else {"early_stop": False, "determinism": "none"}
+    off = {} if variant == "reentrant" else WHOLE
     inner = segment(1, 2, variant, **off)
     outer = segment(0, 3, variant, **off, nested=[inner])
-    given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINED)
+    given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINABLE)
     plain, checkpointed = mindspore.both(run_of(given))
     assert "error" not in checkpointed, checkpointed
     assert "data" in observed(plain)["parameter_gradient", 0, 0, 0]
@@ -29,10 +28,10 @@ def test_a_nested_segment_trains_its_modules(mindspore, variant):
 
 
 def test_early_stop_is_an_option_that_is_handed_on(mindspore):
-    given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
+    given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINABLE)
     assert "error" in mindspore.both(run_of(given))[1]
-    off = segment(0, 1, early_stop=False, determinism="none")
-    given = chain("dropout", plan={"segments": [off]}, protocol=TRAINED)
+    off = segment(0, 1, **WHOLE)
+    given = chain("dropout", plan={"segments": [off]}, protocol=TRAINABLE)
     assert "error" not in mindspore.both(run_of(given))[1]
 
 
@@ -47,8 +46,10 @@ serve(made)
 
 def saved(harness, variant):
     """Bytes saved in the plain and in the checkpointed run, and the layers that save some."""
-    off = {} if variant == "reentrant" else {"early_stop": False, "determinism": "none"}
-    given = chain("tanh", "tanh", "tanh", "tanh", plan={"segments": [segment(1, 4, variant, **off)]}, protocol=TRAINED)
+    off = {} if variant == "reentrant" else WHOLE
+    given = chain(
+        "tanh", "tanh", "tanh", "tanh", plan={"segments": [segment(1, 4, variant, **off)]}, protocol=TRAINABLE
+    )
     records = harness.both(run_of(given), layer_values=True)
     assert not any("error" in record for record in records), records
     layers = {entry.get("layer", 0) for entry in records[0]["values"]}
@@ -65,7 +66,7 @@ def test_a_segment_saves_its_input_and_a_plain_one_what_its_layers_need(mindspor
 
 
 def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore, tmp_path):
-    given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINED)
+    given = chain("dropout", plan={"segments": [segment(0, 1)]}, protocol=TRAINABLE)
     got = "RuntimeError: Stack input_args_info_stack_ is empty"
     script = mindspore.export(run_of(given), f"errors: a law\nexpected: no error\ngot: {got}")["script"]
     assert f"  expected      None\n  checkpointed  {got}" in run_alone(script, tmp_path).stdout
@@ -73,6 +74,6 @@ def test_a_script_shows_an_error_of_the_checkpointed_run(mindspore, tmp_path):
 
 def test_a_script_of_nested_segments_trains_their_modules(mindspore, tmp_path):
     outer = segment(0, 3, "reentrant", nested=[segment(1, 2, "reentrant")])
-    given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINED)
+    given = chain("tanh", DENSE, "tanh", plan={"segments": [outer]}, protocol=TRAINABLE)
     told = run_alone(mindspore.export(run_of(given), "")["script"], tmp_path).stdout
     assert told.rstrip().endswith("same"), told

@@ -3,13 +3,11 @@
 import sys
 
 import pytest
-from cases import SEGMENT, run_of
+from cases import TRAINABLE, WHOLE, chain, plan, run_of, segment
 from harness import Harness, run_alone
 
 from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
-
-_TRAINED = {"protocol": {"input_requires_grad": True}}
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +16,12 @@ def mlx():
         yield harness
 
 
-def case(layers, *segments, **rest):
-    plan = {"segments": [{"begin": b, "end": e, **SEGMENT} for b, e in segments]}
-    return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
+def case(*layers, **rest):
+    return chain(*layers, input=(2, 4), plan=plan(segment(0, 1, **WHOLE)), **rest)
 
 
 def test_a_script_has_the_tokens_of_the_case(mlx):
-    sent = run_of(case([{"kind": "embedding", "vocabulary": 5, "features": 2}], (0, 1)))
+    sent = run_of(case({"kind": "embedding", "vocabulary": 5, "features": 2}))
     script = mlx.export(sent, "errors: an error")["script"]
     tokens = decode(sent["arrays"]["inputs"][0])
     assert f"x = mx.array(np.array({tokens.tolist()}, np.int32))" in script
@@ -32,7 +29,7 @@ def test_a_script_has_the_tokens_of_the_case(mlx):
 
 def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx, tmp_path):
     layers = [{"kind": "duplicate"}, {"kind": "add", "from": [0, 1]}]
-    script = mlx.export(run_of(case(layers, (0, 1), **_TRAINED)), "input-gradients: differ")["script"]
+    script = mlx.export(run_of(case(*layers, protocol=TRAINABLE)), "input-gradients: differ")["script"]
     ended = run_alone(script, tmp_path)
     assert ended.returncode == 1, ended.stderr
     assert ended.stdout.rstrip().endswith("DIFFERENT: gradient of x")
@@ -47,7 +44,7 @@ def test_a_script_shows_the_finding_with_nothing_but_the_framework(mlx, tmp_path
     ],
 )
 def test_no_script_is_written_that_does_not_show_the_finding(mlx, layer, finding):
-    answer = mlx.export(run_of(case([layer], (0, 1), **_TRAINED)), finding)
+    answer = mlx.export(run_of(case(layer, protocol=TRAINABLE)), finding)
     assert "no script was found" in answer["unsupported"]
 
 
@@ -73,7 +70,7 @@ def test_a_found_layer_that_draws_in_a_segment_is_shown_by_a_script(mlx, tmp_pat
     from rematch.frameworks.mlx.adapter import Mlx
 
     drawing = next(m for m in Mlx().modules if m.name.startswith("nn.TransformerEncoderLayer") and "draws" in m.traits)
-    asked = run_of(case([{"kind": "custom", "layer": drawing.declaration}], (0, 1), **_TRAINED))
+    asked = run_of(case({"kind": "custom", "layer": drawing.declaration}, protocol=TRAINABLE))
     script = mlx.export(asked, "input-gradients: differ")["script"]
     ended = run_alone(script, tmp_path)
     assert ended.stdout.rstrip().partition("DIFFERENT: ")[2].startswith("gradient of x"), ended.stderr

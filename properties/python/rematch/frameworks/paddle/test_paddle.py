@@ -3,11 +3,9 @@
 import sys
 
 import pytest
-from cases import chain, observed, run_of, segment
+from cases import TRAINABLE, WHOLE, chain, observed, run_of, segment
 from harness import Harness, run_alone
 
-TRAINED = {"input_requires_grad": True}
-WHOLE = {"early_stop": False, "determinism": "none"}
 VARIANTS = ["reentrant", "non_reentrant"]
 
 
@@ -19,7 +17,7 @@ def paddle():
 
 def both(paddle, variant, *kinds, begin=0, end=2, **protocol):
     plan = {"segments": [segment(begin, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
-    given = chain(*kinds, plan=plan, protocol={**TRAINED, **protocol})
+    given = chain(*kinds, plan=plan, protocol={**TRAINABLE, **protocol})
     return paddle.both(run_of(given))
 
 
@@ -74,7 +72,7 @@ def test_a_segment_that_is_not_checkpointed_keeps_as_much_as_the_plain_run():
 
 def test_a_run_that_kills_its_process_is_an_error_of_that_run(paddle):
     plan = {"segments": [segment(0, 1, "reentrant")]}
-    given = chain("tanh", plan=plan, protocol={**TRAINED, "backwards": 2}, options={"fatal": "run"})
+    given = chain("tanh", plan=plan, protocol={**TRAINABLE, "backwards": 2}, options={"fatal": "run"})
     assert "error" not in paddle.record(**run_of(given), checkpointed=False)
     assert "signal" in paddle.record(checkpointed=True)["error"]["message"]
     assert "error" not in paddle.record(checkpointed=False)
@@ -85,7 +83,7 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle):
         "linear",
         "tanh",
         plan={"segments": [segment(0, 2, **WHOLE)]},
-        protocol={**TRAINED, "inject": "recomputation_throws", "inject_layer": 1},
+        protocol={**TRAINABLE, "inject": "recomputation_throws", "inject_layer": 1},
     )
     asked = run_of(given)
     asked["arrays"] |= {"trial_input": asked["arrays"]["inputs"][0], "trial_target": asked["arrays"]["targets"][0]}
@@ -97,6 +95,6 @@ def test_a_failed_recomputation_is_put_right_before_the_steps(paddle):
 
 def test_a_script_shows_statistics_that_are_updated_twice(paddle, tmp_path):
     norm = {"kind": "custom", "layer": "nn.BatchNorm1D.0: N ... -> N ...; parameters, state"}
-    given = chain(norm, plan={"segments": [segment(0, 1, "reentrant")]}, protocol=TRAINED)
+    given = chain(norm, plan={"segments": [segment(0, 1, "reentrant")]}, protocol=TRAINABLE)
     script = paddle.export(run_of(given), "buffers-after-step: differ")["script"]
     assert "DIFFERENT: state of m0" in run_alone(script, tmp_path).stdout

@@ -3,16 +3,14 @@
 import sys
 
 import pytest
-from cases import SEGMENT, observed, run_of
+from cases import TRAINABLE, WHOLE, chain, observed, plan, run_of, segment
 from harness import Harness
 
 LINEAR = {"kind": "linear", "features": 4}
-TRAINED = {"protocol": {"input_requires_grad": True}}
 
 
 def case(layers, begin, end, **rest):
-    plan = {"segments": [{"begin": begin, "end": end, **SEGMENT}]}
-    return {"format": 1, "seed": 7, "input": [2, 4], "layers": layers, "plan": plan, **rest}
+    return chain(*layers, input=(2, 4), plan=plan(segment(begin, end, **WHOLE)), **rest)
 
 
 def start(*options):
@@ -55,7 +53,7 @@ def test_cases_that_share_what_was_compiled_keep_their_own_parameters(in_functio
     layers = [LINEAR, {"kind": "tanh"}]
     found = []
     for seed in (7, 8):
-        steps = {**TRAINED["protocol"], "steps": seed - 6}
+        steps = {**TRAINABLE, "steps": seed - 6}
         given = {**case(layers, 0, 2, protocol=steps), "seed": seed}
         plain, checkpointed = in_function.both(run_of(given))
         assert "error" not in plain, plain
@@ -76,7 +74,7 @@ def test_a_step_is_compiled_once_for_all_cases_of_one_shape():
     in_function._compiled = lambda run: made.append(run) or compiled(run)
     session = _Session(in_function)
     for seed, more in ((7, {}), (8, {"steps": 2, "microbatches": 2, "optimizer": "adam"})):
-        protocol = {**TRAINED["protocol"], **more}
+        protocol = {**TRAINABLE, **more}
         given = {**case([LINEAR], 0, 1, protocol=protocol), "seed": seed}
         answer = session.answer({"run": {**run_of(given), "checkpointed": False}})
         assert "record" in answer["answer"], answer
