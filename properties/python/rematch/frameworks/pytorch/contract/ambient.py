@@ -31,64 +31,56 @@ def steps(preserves):
         kept = torch.equal(before, torch.get_rng_state())
         return x.grad, kept, torch.rand(4)
 
+    def facts(call):
+        gradient, kept, draw = run(partial(call, preserve_rng_state=preserves))
+        right = {"gradient_right": same_bits(gradient, plain[0]), "next_draw_right": same_bits(draw, plain[2])}
+        return right | {"state_kept_by_backward": kept}
+
     plain = run(directly)
-    seen = {}
-    for variant, call in CALLS.items():
-        found = run(partial(call, preserve_rng_state=preserves))
-        seen[f"{variant}_gradient_right"] = same_bits(found[0], plain[0])
-        seen[f"{variant}_state_kept_by_backward"] = found[1]
-        seen[f"{variant}_next_draw_right"] = same_bits(found[2], plain[2])
-    return seen
+    return in_both(facts)
 
 
 probe("AM1.dropout", "Dropout in a checkpoint: mask, random state after backward, the next draw.")(partial(steps, True))
 probe("AM1.not_preserved", "The same with preserve_rng_state=False.")(partial(steps, False))
 
 
-def begins(reseeds):
-    """Which random state the recomputation of a function with one draw begins in, and which one a backward leaves."""
-    seen = {}
-    for variant, call in CALLS.items():
-        states = []
-
-        def body(x):
-            states.append(torch.get_rng_state())
-            return tanh(dropout(x))
-
-        torch.rand(3)
-        y = call(body, ramp(8)).sum()
-        torch.rand(5)
-        if reseeds:
-            seed(99)
-        left = torch.get_rng_state()
-        y.backward()
-        seen[f"{variant}_recomputation_begins_at_entry"] = torch.equal(*states)
-        seen[f"{variant}_state_kept_by_backward"] = torch.equal(left, torch.get_rng_state())
-    return seen
-
-
-probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.")(
-    partial(begins, False)
-)
-probe("AM1.reseeded", "Seeding between forward and backward.")(partial(begins, True))
-
-
-@probe("AM1.own_generator", "A draw from a generator of the user's own.", by=in_both)
-def own_generator(call):
-    generator = torch.Generator().manual_seed(3)
+def begins(generator, between, call):
+    """Which state of a generator the recomputation of a function with one draw begins in, and which one a backward
+    leaves."""
     states = []
 
     def body(x):
         states.append(generator.get_state())
         return tanh(x * torch.rand(8, generator=generator))
 
+    torch.rand(3)
     y = call(body, ramp(8)).sum()
+    between()
     left = generator.get_state()
     y.backward()
     return {
         "recomputation_begins_at_entry": torch.equal(*states),
         "state_kept_by_backward": torch.equal(left, generator.get_state()),
     }
+
+
+def draws_more():
+    torch.rand(5)
+
+
+@probe("AM1.state_at_entry", "Draws before the region and after it: where the recomputation begins.", by=in_both)
+def state_at_entry(call):
+    return begins(torch.default_generator, draws_more, call)
+
+
+@probe("AM1.reseeded", "Seeding between forward and backward.", by=in_both)
+def reseeded(call):
+    return begins(torch.default_generator, lambda: seed(99), call)
+
+
+@probe("AM1.own_generator", "A draw from a generator of the user's own.", by=in_both)
+def own_generator(call):
+    return begins(torch.Generator().manual_seed(3), draws_more, call)
 
 
 @probe(

@@ -72,28 +72,24 @@ for where, words, *saves in (
     probe(f"N13.siblings{where}", words)(partial(siblings, *saves))
 
 
+R, N = VARIANTS
+MIXED = {
+    "reentrant_around_non_reentrant": [R, N],
+    "non_reentrant_around_reentrant": [N, R],
+    "alternating_from_reentrant": [R, N, R],
+    "alternating_from_non_reentrant": [N, R, N],
+}
+TWICE = {"reentrant_twice_around_non_reentrant": [R, R, N], "non_reentrant_twice_around_reentrant": [N, N, R]}
+
+
 @probe("N13.mixed", "Nesting of both variants, early stop on: runs of each level, outermost first.")
 def mixed():
-    r, n = "reentrant", "non_reentrant"
-    return {
-        "reentrant_around_non_reentrant": level_runs([r, n]),
-        "non_reentrant_around_reentrant": level_runs([n, r]),
-        "reentrant_twice_around_non_reentrant": level_runs([r, r, n]),
-        "non_reentrant_twice_around_reentrant": level_runs([n, n, r]),
-        "alternating_from_reentrant": level_runs([r, n, r]),
-        "alternating_from_non_reentrant": level_runs([n, r, n]),
-    }
+    return {name: level_runs(variants) for name, variants in (MIXED | TWICE).items()}
 
 
 @probe("N13.mixed_without_early_stop", "The same with early stop off.")
 def mixed_without_early_stop():
-    r, n = "reentrant", "non_reentrant"
-    return {
-        "reentrant_around_non_reentrant": level_runs([r, n], False),
-        "non_reentrant_around_reentrant": level_runs([n, r], False),
-        "alternating_from_reentrant": level_runs([r, n, r], False),
-        "alternating_from_non_reentrant": level_runs([n, r, n], False),
-    }
+    return {name: level_runs(variants, early_stop=False) for name, variants in MIXED.items()}
 
 
 @probe("N13.belongs_to_the_innermost", "What hooks around a nesting of two see saved.")

@@ -28,6 +28,11 @@ def runs(count, segments, **options):
     return "".join(str(f.runs) for f in functions)
 
 
+def in_both_of_sequential(run):
+    """The facts that `run(sequential)` returns in both variants of checkpoint_sequential()."""
+    return in_both(lambda call: run(partial(C.checkpoint_sequential, use_reentrant=call is reentrant)))
+
+
 def formula(reentrant):
     return {f"layers_{n}": [runs(n, k, use_reentrant=reentrant) for k in range(1, n + 1)] for n in range(1, 13)}
 
@@ -62,18 +67,17 @@ def degenerate():
     return seen
 
 
-@probe("PT4.order", "The order in which ten layers run, in four segments: forward, then backward.")
-def order():
-    seen = {}
-    for name, reentrant in VARIANTS.items():
-        log = []
-        functions = layers(10, log)
-        y = C.checkpoint_sequential(functions, 4, variable(0.5), use_reentrant=reentrant).sum()
-        seen[f"{name}_forward"] = list(log)
-        log.clear()
-        y.backward()
-        seen[f"{name}_backward"] = list(log)
-    return seen
+@probe(
+    "PT4.order",
+    "The order in which ten layers run, in four segments: forward, then backward.",
+    by=in_both_of_sequential,
+)
+def order(sequential):
+    log = []
+    y = sequential(layers(10, log), 4, variable(0.5)).sum()
+    forward = list(log)
+    y.backward()
+    return {"forward": forward, "backward": log[len(forward) :]}
 
 
 @probe("PT5.interface", "What checkpoint_sequential() takes beside its three arguments.")
@@ -135,38 +139,36 @@ def two_values():
     "PT6.last_segment",
     "Six layers in three segments: how many tensors the surrounding hooks see saved (inputs of "
     "two segments, and what the last one saves).",
+    by=in_both_of_sequential,
 )
-def last_segment():
-    seen = {}
-    for name, reentrant in VARIANTS.items():
-        with HookCounter() as hooks:
-            C.checkpoint_sequential(layers(6), 3, variable(0.5), use_reentrant=reentrant)
-        seen[f"{name}_surrounding_packs"] = hooks.packs
-    return seen
+def last_segment(sequential):
+    with HookCounter() as hooks:
+        sequential(layers(6), 3, variable(0.5))
+    return {"surrounding_packs": hooks.packs}
 
 
-def draws(preserves):
-    seen = {}
-    for name, reentrant in VARIANTS.items():
-        draws = []
-
-        def layer(x):
-            draws.append(torch.get_rng_state())
-            return torch.dropout(x, 0.5, True)
-
-        x = ramp(4, 4)
-        y = C.checkpoint_sequential([layer] * 4, 2, x, use_reentrant=reentrant, preserve_rng_state=preserves).sum()
-        before = torch.get_rng_state()
-        y.backward()
-        seen[f"{name}_draws"] = len(draws)
-        seen[f"{name}_recomputes_begin_where_the_forward_did"] = [
-            bool(torch.equal(draws[4 + i], draws[i])) for i in range(len(draws) - 4)
-        ]
-        seen[f"{name}_state_kept_by_backward"] = torch.equal(before, torch.get_rng_state())
-    return seen
-
-
-probe("PT6.random_state", "Four dropout layers in two segments: draws in a step, and the random state that it leaves.")(
-    partial(draws, True)
+@probe(
+    "PT6.random_state",
+    "Four dropout layers in two segments: draws in a step, and the random state that it leaves.",
+    by=in_both_of_sequential,
 )
-probe("PT6.not_preserved", "The same with preserve_rng_state=False.")(partial(draws, False))
+def random_state(sequential, **options):
+    draws = []
+
+    def layer(x):
+        draws.append(torch.get_rng_state())
+        return torch.dropout(x, 0.5, True)
+
+    y = sequential([layer] * 4, 2, ramp(4, 4), **options).sum()
+    before = torch.get_rng_state()
+    y.backward()
+    return {
+        "draws": len(draws),
+        "recomputes_begin_where_the_forward_did": [torch.equal(*pair) for pair in zip(draws[4:], draws)],
+        "state_kept_by_backward": torch.equal(before, torch.get_rng_state()),
+    }
+
+
+@probe("PT6.not_preserved", "The same with preserve_rng_state=False.", by=in_both_of_sequential)
+def not_preserved(sequential):
+    return random_state(sequential, preserve_rng_state=False)

@@ -162,16 +162,13 @@ def recomputation():
 
 
 @probe("RE4.frozen_input", "A trainable weight in a function whose only input is frozen.")
-def frozen_input():
+def frozen_input(call=reentrant):
     w = variable(2.0)
     with warned() as warnings_seen:
-        y = reentrant(lambda x: torch.tanh(x * w), constant(0.5))
-    return {
-        "warnings": warnings_seen,
-        "output_requires_grad": y.requires_grad,
-        "backward_error": outcome(lambda: y.sum().backward()),
-        "weight_has_gradient": w.grad is not None,
-    }
+        y = call(lambda x: torch.tanh(x * w), constant(0.5))
+    error = outcome(lambda: y.sum().backward())
+    seen = {"warnings": warnings_seen, "output_requires_grad": y.requires_grad, "backward_error": error}
+    return seen | {"weight_has_gradient": w.grad is not None}
 
 
 @probe("RE4.trainable_after", "The same, followed by a weight that trains outside.")
@@ -202,15 +199,9 @@ def nothing_trains():
 
 @probe("RE4.non_reentrant", "The frozen input in the other variant.")
 def frozen_input_non_reentrant():
-    w = variable(2.0)
-    with warned() as warnings_seen:
-        y = checkpoint(lambda x: torch.tanh(x * w), constant(0.5))
-    y.sum().backward()
-    return {
-        "warnings": warnings_seen,
-        "output_requires_grad": y.requires_grad,
-        "weight_has_gradient": w.grad is not None,
-    }
+    seen = frozen_input(checkpoint)
+    assert seen.pop("backward_error") == "no error"
+    return seen
 
 
 @probe("RE5.outputs", "Which of (2t, t.detach(), an integer tensor) require grad.", by=plain_and_both)

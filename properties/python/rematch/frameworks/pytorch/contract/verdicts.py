@@ -15,11 +15,21 @@ tanh = torch.tanh
 
 
 GIVE = {
-    "positional": lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c),
-    "keyword": lambda call, x, c: call(lambda x, c: tanh(x) * c, x, c=c),
-    "nested": lambda call, x, c: call(lambda x, cs: tanh(x) * cs[0], x, [c]),
-    "captured": lambda call, x, c: call(lambda x: tanh(x) * c, x),
+    "positional": (
+        "An input, given by position, changed in place after the forward.",
+        lambda call, x, c: call(body, x, c),
+    ),
+    "keyword": ("The same with the input given by keyword.", lambda call, x, c: call(body, x, c=c)),
+    "nested": ("The same with the input inside a list.", lambda call, x, c: call(lambda x, cs: body(x, *cs), x, [c])),
+    "captured": (
+        "The same with a tensor that the function captured.",
+        lambda call, x, c: call(lambda x: body(x, c), x),
+    ),
 }
+
+
+def body(x, c):
+    return tanh(x) * c
 
 
 def input_changed(how):
@@ -27,7 +37,7 @@ def input_changed(how):
 
     def situation(call, accident):
         x, c = variable(0.5, -1.0), constant(2.0, 3.0)
-        y = GIVE[how](call, x, c)
+        y = GIVE[how][1](call, x, c)
         if accident:
             c.mul_(5)
         y.sum().backward()
@@ -40,17 +50,8 @@ def input_changed(how):
     return seen
 
 
-for how, words in (
-    ("positional", "An input, given by position, changed in place after the forward."),
-    ("keyword", "The same with the input given by keyword."),
-    ("nested", "The same with the input inside a list."),
-    ("captured", "The same with a tensor that the function captured."),
-):
+for how, (words, _) in GIVE.items():
     probe(f"N9.{how}_changed", words)(partial(input_changed, how))
-
-
-def body(x, c):
-    return tanh(x * c)
 
 
 WAYS = {
