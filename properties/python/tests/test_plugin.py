@@ -1,5 +1,6 @@
 """The plugin of pytest judges a model without a test file."""
 
+import pytest
 import torch
 from harness import run_module
 
@@ -43,9 +44,22 @@ def run(folder, *arguments):
     return run_module(folder, "pytest", "-p", "rematch.pytest_plugin", "-p", "no:cacheprovider", *arguments)
 
 
-def test_a_sound_model_passes(tmp_path):
-    done = run(tmp_path, "--rematch-model", "models:sound")
-    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+SWITCH = "--rematch-switch"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["sound"], 0, "1 passed"),
+        (["hidden"], 1, f"not judged: no switch was found; name it: {SWITCH}"),
+        (["hidden", SWITCH, "save_memory"], 1, "unsafe: rng-not-preserved"),
+        (["wrong"], 1, "a model, (model, batch) or (model, args, kwargs) expected, got (Model, Tensor, int)"),
+        (["missing"], 1, "models has no missing"),
+    ],
+)
+def test_a_sound_model_passes_and_what_else_a_function_returns_is_told(tmp_path, words, status, says):
+    done = run(tmp_path, "--rematch-model", f"models:{words[0]}", *words[1:])
+    assert done.returncode == status and says in done.stdout, done.stdout
 
 
 def test_an_unsound_model_fails_with_the_report_and_nothing_of_our_source(tmp_path):
@@ -57,28 +71,13 @@ def test_an_unsound_model_fails_with_the_report_and_nothing_of_our_source(tmp_pa
     assert "batch-norm" in summary
 
 
-def test_a_model_whose_switch_is_not_found_does_not_pass(tmp_path):
-    done = run(tmp_path, "--rematch-model", "models:hidden")
-    assert done.returncode == 1 and "not judged: no switch was found; name it: --rematch-switch" in done.stdout
-    done = run(tmp_path, "--rematch-model", "models:hidden", "--rematch-switch", "save_memory")
-    assert done.returncode == 1 and "unsafe: rng-not-preserved" in done.stdout, done.stdout
-
-
-def test_what_a_function_returns_is_understood_or_refused_in_a_sentence(tmp_path):
+def test_what_a_function_returns_is_understood():
     from rematch.loading import model_of
 
     x, kwargs = torch.ones(1), {"scale": 2.0}
     for made in (("m", x), ("m", (x,)), ("m", [x]), ("m", (x,), {}), ("m", ((x,), {}))):
         assert model_of("f", made) == ("m", (x,), {})
     assert model_of("f", "m") == ("m", (), {}) and model_of("f", ("m", kwargs)) == ("m", (), kwargs)
-    done = run(tmp_path, "--rematch-model", "models:wrong")
-    assert done.returncode == 1
-    assert "a model, (model, batch) or (model, args, kwargs) expected, got (Model, Tensor, int)" in done.stdout
-
-
-def test_what_cannot_be_loaded_is_told(tmp_path):
-    done = run(tmp_path, "--rematch-model", "models:missing")
-    assert done.returncode == 1 and "models has no missing" in done.stdout
 
 
 def test_the_fixture_asserts(tmp_path):

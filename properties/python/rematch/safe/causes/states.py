@@ -148,17 +148,14 @@ MODE_CHANGED = Cause(
     "The mode of {name} (train or eval) changes between the forward and its recomputation",
     "Change modes after the backward: a recomputation runs in the mode that it finds.",
 )
-NUMPY_RANDOM = Cause(
-    "numpy-random",
-    "The forward draws from NumPy's generator, which checkpoint() does not preserve",
-    "checkpoint() preserves PyTorch's default generators only, not NumPy's. Draw with "
-    "torch.rand() and the like, or outside of the checkpoint, and pass the numbers in.",
-)
-PYTHON_RANDOM = Cause(
-    "python-random",
-    "The forward draws from Python's random, which checkpoint() does not preserve",
-    "checkpoint() preserves PyTorch's default generators only, not Python's. Draw with "
-    "torch.rand() and the like, or outside of the checkpoint, and pass the numbers in.",
+NUMPY_RANDOM, PYTHON_RANDOM = (
+    Cause(
+        f"{whose.lower()}-random",
+        f"The forward draws from {what}, which checkpoint() does not preserve",
+        f"checkpoint() preserves PyTorch's default generators only, not {whose}'s. Draw with torch.rand() and the like, "
+        "or outside of the checkpoint, and pass the numbers in.",
+    )
+    for whose, what in (("NumPy", "NumPy's generator"), ("Python", "Python's random"))
 )
 OWN_GENERATOR = Cause(
     "own-generator",
