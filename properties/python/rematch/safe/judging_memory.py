@@ -6,17 +6,7 @@ from torch import nn
 
 from rematch.safe import findings
 from rematch.safe.blocks import repeated_children
-from rematch.safe.causes import Cause, Diagnosis
-from rematch.safe.causes.memory import (
-    COLLECTED,
-    GROWS,
-    KEEPS_MORE,
-    MATCHES_ALL,
-    MATCHES_NOTHING,
-    NO_LONGER,
-    NOT_CHECKPOINTED,
-    PART_IS_KEPT,
-)
+from rematch.safe.causes import Cause, Diagnosis, memory
 from rematch.safe.compare import Change
 from rematch.safe.memory import Footprint, measure
 from rematch.safe.scenarios import FIRST, Variant
@@ -55,22 +45,24 @@ class _Judged:
         plain, on = self._plain, self._on
         if target.is_model and on.steps[0].regions and on.held > plain.held:
             what = f"{on.held:,} B are held for the backward with the switch on, {plain.held:,} B with it off"
-            self._wrong(KEEPS_MORE, what, plain.held, on.held)
+            self._wrong(memory.KEEPS_MORE, what, plain.held, on.held)
         waits = on.steps[-1].collected
         if on.growth and not plain.growth:
-            self._wrong(GROWS, f"after a step {on.growth:,} B more are left than after the one before", 0, on.growth)
+            self._wrong(
+                memory.GROWS, f"after a step {on.growth:,} B more are left than after the one before", 0, on.growth
+            )
         elif waits and not plain.steps[-1].collected:
-            self._remark(COLLECTED, "", f"{waits:,} B are freed by gc.collect() alone")
+            self._remark(memory.COLLECTED, "", f"{waits:,} B are freed by gc.collect() alone")
         counts = [step.regions for step in on.steps]
         if min(counts) < counts[0]:
             what = f"regions of the steps: {', '.join(map(str, counts))}"
-            self._wrong(NO_LONGER, what, counts[0], min(counts))
+            self._wrong(memory.NO_LONGER, what, counts[0], min(counts))
         for name, policy in on.policies.items():
             asked = ", ".join(sorted(policy.kept | policy.recomputed))
             if not policy.kept and policy.recomputed:
-                self._remark(MATCHES_NOTHING, name, f"it was asked about {asked}")
+                self._remark(memory.MATCHES_NOTHING, name, f"it was asked about {asked}")
             if policy.kept and not policy.recomputed:
-                self._remark(MATCHES_ALL, name, f"it was asked about {asked}")
+                self._remark(memory.MATCHES_ALL, name, f"it was asked about {asked}")
         if isinstance(target.function, nn.Module) and self._variant.own and on.checkpointed:
             self._parts(target.function)
 
@@ -84,12 +76,14 @@ class _Judged:
             others = [name for name in blocks if name not in missed] or on.checkpointed
             what = f"only {listed(others)} {'are' if len(others) > 1 else 'is'} checkpointed"
             held = self._outside(missed)
-            self._remark(NOT_CHECKPOINTED, listed(missed), what + (f"; {held:,} B are held there" if held else ""))
+            self._remark(
+                memory.NOT_CHECKPOINTED, listed(missed), what + (f"; {held:,} B are held there" if held else "")
+            )
         parted = [name for name in blocks if on.recomputes(name) and name not in on.within]
         if parted and 2 * self._outside(parted) > on.held:
             parts = dict.fromkeys(one.rpartition(".")[2] for one in on.checkpointed)
             what = f"only {listed([*parts])}; {self._outside(parted):,} B of {on.held:,} B are held outside these"
-            self._remark(PART_IS_KEPT, listed(parted), what)
+            self._remark(memory.PART_IS_KEPT, listed(parted), what)
 
     def _outside(self, names: Sequence[str]) -> int:
         """Returns the held bytes that modules called `names`, or modules within them, made outside of regions."""

@@ -157,3 +157,8 @@ def stochastic_depth(x, weight, p=0.5, training=True):
     kept = torch.where(torch.rand(len(x), device=x.device) >= p)[0]
     branch = F.linear(x[kept], weight) / (1 - p)
     return x.index_add(0, kept, branch.to(x.dtype))
+
+
+FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
+FUNCTIONS += (stochastic_depth, early_exit, Float8, delayed_float8)
+"""Functions whose source a script shows if it calls them, each below those that it uses."""

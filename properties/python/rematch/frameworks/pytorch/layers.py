@@ -9,28 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rematch.frameworks.pytorch.functions import (
-    Float8,
-    attention,
-    delayed_float8,
-    delayed_scaling,
-    early_exit,
-    gru,
-    hooked,
-    kv_cache,
-    lstm,
-    moe,
-    rotary,
-    spectral_norm,
-    stochastic_depth,
-)
+from rematch.frameworks.pytorch.functions import FUNCTIONS
 from rematch.subjects.adapter_layers import OUTPUTS, Template
 from rematch.subjects.case import Layer
 from rematch.subjects.protocol import Unsupported
-
-FUNCTIONS = (attention, delayed_scaling, spectral_norm, kv_cache, gru, lstm, moe, hooked, rotary)
-FUNCTIONS += (stochastic_depth, early_exit, Float8, delayed_float8)
-"""Functions whose source a script shows if it calls them, each below those that it uses."""
 
 
 class Dense(torch.autograd.Function):
@@ -181,7 +163,7 @@ def expression(layer: Layer, train: bool, words: Mapping[str, str], native: bool
 @lru_cache(maxsize=4096)
 def compiled(text: str, names: str) -> Callable[..., Any]:
     """The function of these names that computes an expression."""
-    return eval(f"lambda {names}: {text}", globals())
+    return eval(f"lambda {names}: {text}", globals() | {f.__name__: f for f in FUNCTIONS})
 
 
 @lru_cache(maxsize=4096)

@@ -10,7 +10,8 @@ from torch.utils.checkpoint import checkpoint
 
 from rematch.frameworks.pytorch.arguments import DECORATOR, FORM, keywords_of
 from rematch.frameworks.pytorch.custom import CustomLayer
-from rematch.frameworks.pytorch.layers import FUNCTIONS, KINDS, call, expression
+from rematch.frameworks.pytorch.functions import FUNCTIONS
+from rematch.frameworks.pytorch.layers import KINDS, call, expression
 from rematch.frameworks.pytorch.operators import policy_of, text_of
 from rematch.frameworks.pytorch.policy import kept_layers
 from rematch.subjects.case import Layer, Segment

@@ -1,21 +1,10 @@
 """The catalogue of causes, and how the evidence decides among them."""
 
+from rematch.safe import state
 from rematch.safe.causes import computations, memory, states
 from rematch.safe.causes.cause import Cause, Diagnosis
 from rematch.safe.compare import Change
 from rematch.safe.evidence import FORWARD, Evidence
-from rematch.safe.state import (
-    ARGUMENT,
-    ATTRIBUTE,
-    BUFFER,
-    CLASS,
-    CLOSURE,
-    ENVIRONMENT,
-    GENERATOR,
-    GLOBAL,
-    MODE,
-    PARAMETER,
-)
 from rematch.safe.target_run import AFTERWARDS, GRADIENT, OUTPUT
 
 __all__ = ["CAUSES", "COMPUTED", "OF_COMPUTATIONS", "Cause", "Diagnosis", "diagnose"]
@@ -102,14 +91,14 @@ def _write(change: Change, evidence: Evidence) -> str:
 
 
 _LOOKED_AT = {
-    "random states": (GENERATOR,),
-    "parameters": (PARAMETER,),
-    "buffers": (BUFFER,),
-    "attributes": (ATTRIBUTE, CLASS),
-    "globals and closures": (GLOBAL, CLOSURE),
-    "arguments": (ARGUMENT,),
-    "modes": (MODE,),
-    "the environment": (ENVIRONMENT,),
+    "random states": (state.GENERATOR,),
+    "parameters": (state.PARAMETER,),
+    "buffers": (state.BUFFER,),
+    "attributes": (state.ATTRIBUTE, state.CLASS),
+    "globals and closures": (state.GLOBAL, state.CLOSURE),
+    "arguments": (state.ARGUMENT,),
+    "modes": (state.MODE,),
+    "the environment": (state.ENVIRONMENT,),
 }
 
 
