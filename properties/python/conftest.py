@@ -42,29 +42,25 @@ def start_python(start: Callable[..., Harness]) -> Callable[[str], Harness]:
     return lambda program: start(sys.executable, "-c", program)
 
 
-@pytest.fixture(scope="module")
-def torch_subject(starts: type[Harness]) -> Iterator[Harness]:
-    """One process for all tests of a file: a subject must not remember one case in the next."""
-    pytest.importorskip("torch")
-    with starts(sys.executable, "-m", "rematch", "pytorch") as harness:
-        yield harness
-
-
 @pytest.fixture(scope="module", params=["ddp", "fsdp2"])
 def parallel(request: pytest.FixtureRequest) -> tuple[str, Harness]:
     """The name of a subject that shares batches among ranks, and the subject."""
     return request.param, request.getfixturevalue(request.param)
 
 
-def among_ranks(name: str) -> Any:
-    """A fixture of a subject that runs in several processes."""
+def for_a_file(name: str, *words: str) -> Any:
+    """A fixture of one subject for all tests of a file: it must not remember one case in the next."""
 
     @pytest.fixture(scope="module", name=name)
     def subject(starts: type[Harness]) -> Iterator[Harness]:
-        with starts(sys.executable, "-m", "rematch", "pytorch", "--parallel", name) as harness:
+        with starts(sys.executable, "-m", "rematch", *words) as harness:
             yield harness
 
     return subject
 
 
-ddp, tp, fsdp2, fsdp2_tp = map(among_ranks, ("ddp", "tp", "fsdp2", "fsdp2_tp"))
+torch_subject = for_a_file("torch_subject", "pytorch")
+mlx, paddle, mindspore = (for_a_file(name, name) for name in ("mlx", "paddle", "mindspore"))
+ddp, tp, fsdp2, fsdp2_tp = (
+    for_a_file(name, "pytorch", "--parallel", name) for name in ("ddp", "tp", "fsdp2", "fsdp2_tp")
+)

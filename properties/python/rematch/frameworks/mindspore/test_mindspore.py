@@ -9,12 +9,6 @@ from harness import Harness, run_alone
 DENSE = {"kind": "custom", "layer": "dense: N C -> N C; parameters"}
 
 
-@pytest.fixture(scope="module")
-def mindspore():
-    with Harness(sys.executable, "-m", "rematch", "mindspore") as harness:
-        yield harness
-
-
 @pytest.mark.parametrize("variant", ["reentrant", "non_reentrant"])
 def test_a_nested_segment_trains_its_modules(mindspore, variant):
     off = {} if variant == "reentrant" else WHOLE

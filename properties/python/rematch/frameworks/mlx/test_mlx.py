@@ -1,19 +1,11 @@
 """Scripts of adapters that are tables of expressions, tried with MLX."""
 
-import sys
-
 import pytest
 from cases import TRAINABLE, WHOLE, chain, plan, run_of, segment
-from harness import Harness, run_alone
+from harness import run_alone
 
 from rematch.subjects.records import decode
 from rematch.subjects.samples import classes
-
-
-@pytest.fixture(scope="module")
-def mlx():
-    with Harness(sys.executable, "-m", "rematch", "mlx") as harness:
-        yield harness
 
 
 def case(*layers, **rest):

@@ -9,12 +9,6 @@ from harness import Harness, run_alone
 VARIANTS = ["reentrant", "non_reentrant"]
 
 
-@pytest.fixture(scope="module")
-def paddle():
-    with Harness(sys.executable, "-m", "rematch", "paddle") as harness:
-        yield harness
-
-
 def both(paddle, variant, *kinds, begin=0, end=2, **protocol):
     plan = {"segments": [segment(begin, end, variant, **(WHOLE if variant != "reentrant" else {}))]}
     given = chain(*kinds, plan=plan, protocol={**TRAINABLE, **protocol})

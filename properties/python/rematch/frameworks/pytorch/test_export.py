@@ -23,6 +23,13 @@ def ask(subject, case, found, **rest):
     return answer
 
 
+def answered(subject, case, found, **rest):
+    """The script of a finding, and what it prints with its exit status."""
+    answer = ask(subject, case, found, **rest)
+    assert "script" in answer, answer
+    return answer["script"], *run(answer["script"])
+
+
 isolated = cache(partial(Interpreter, "-I"))
 
 
@@ -35,10 +42,7 @@ def run(script):
 
 def shown(subject, case, found, **rest):
     """Runs the script of a finding, which must show it, stand alone and be short. Returns it, and what it prints."""
-    answer = ask(subject, case, found, **rest)
-    assert "script" in answer, answer
-    script = answer["script"]
-    status, out = run(script)
+    script, status, out = answered(subject, case, found, **rest)
     assert status == 1 and out.splitlines()[-1].startswith("DIFFERENT"), out
     assert script.startswith(f"# {found.splitlines()[0]}\n") and "rematch" not in script
     assert len(script.splitlines()) <= LONGEST
@@ -47,11 +51,9 @@ def shown(subject, case, found, **rest):
 
 def agrees(subject, case, **rest):
     """The script of a case that has no finding, which must print that both runs are the same."""
-    answer = ask(subject, case, "all laws are kept", **rest)
-    assert "script" in answer, answer
-    status, out = run(answer["script"])
+    script, status, out = answered(subject, case, "all laws are kept", **rest)
     assert (status, out.splitlines()[-1]) == (0, "same"), out
-    return answer["script"]
+    return script
 
 
 def one(*layers, protocol=None, variant="non_reentrant", input=(2, 1), **options):
@@ -269,8 +271,6 @@ def test_scripts_of_saved_cases_run(torch_subject, name):
     case = regressions()[name]
     if case.get("protocol", {}).get("inject", "none") != "none":
         pytest.skip("the harness draws the arrays of a trial")
-    answer = ask(torch_subject, case, "all laws are kept")
-    assert "script" in answer, answer
-    status, out = run(answer["script"])
+    _, status, out = answered(torch_subject, case, "all laws are kept")
     last = out.splitlines()[-1]
     assert (status == 0) == (last.split(":")[0] == "same") and (status == 1) == (last.startswith("DIFFERENT"))

@@ -5,7 +5,7 @@ from cases import TRAINABLE, chain, plan, segment
 
 from rematch.frameworks.pytorch.setup import OPTIONS
 from rematch.frameworks.pytorch.test_data_parallel import FOUR, MODES, OWN, READY_TWICE, TIED, TWICE, of
-from rematch.frameworks.pytorch.test_export import agrees, ask, finding, run
+from rematch.frameworks.pytorch.test_export import agrees, answered, ask, finding
 
 ATTENTION = OWN["multihead_attention"]
 MARKED = "RuntimeError: Expected to mark a variable ready only once. This error is caused by"
@@ -14,12 +14,10 @@ DIFFER = "RanksDiffer: parameter_gradient 0, step 0, microbatch 0: rank 0 has [0
 
 def shown(subject, case, found, **rest):
     """The script of a finding, and the last line that it prints, which must be the finding."""
-    answer = ask(subject, case, found, **rest)
-    assert "script" in answer, answer
-    status, out = run(answer["script"])
+    script, status, out = answered(subject, case, found, **rest)
     last = out.splitlines()[-1]
     assert status == 1 and last.startswith("DIFFERENT"), out
-    return answer["script"], out, last
+    return script, out, last
 
 
 def why(subject, case, found, **rest):
