@@ -116,7 +116,9 @@ class Watch(Regions):
     def __enter__(self) -> "Watch":
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        # A rank that has failed would let the others wait.
+        self._end_step(all_ranks=kind is None)
         self.remove()
 
     def _enter(self, model: nn.Module) -> None:
@@ -376,7 +378,8 @@ def watch(
         snapshot: a file for the first operator that differs when it runs again: its arguments, random state and two
             results. `rematch judge FILE` runs it on any machine.
         ranks: the process group of a DDP job. In each `every`-th step all its ranks, which must all watch, exchange a
-            hash of each gradient before the optimizer's step, and of each parameter after it.
+            hash of each gradient before the optimizer's step, and of each parameter before the next forward, or where
+            the `with` of the watch ends.
 
     Where operators may add in any order, and in reentrant forwards, results that are off by at most 8 units in the last
     place of their largest element are only counted, in `rounded`. Raises ValueError for an unknown option.
