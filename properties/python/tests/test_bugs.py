@@ -32,7 +32,8 @@ LOUD |= {"keras:promise-trains-in-fit", "mindspore:early-stop-within-an-operator
 LOUD |= {"mlx:no-integer-arguments", "mlx:no-vmap"}
 LOUD |= {"paddle:nested-in-non-reentrant", "paddle:returns-one-tensor-twice", "paddle:promise-list-of-tensors"}
 LOUD |= {"paddle:retained-graph-with-unused-output", "paddle:promise-hook-inside", "paddle:promise-backward-inside"}
-LOUD |= {"pytorch:backward-within-a-segment", "pytorch:debug-several-backwards"}
+LOUD |= {"pytorch:backward-within-a-segment", "pytorch:debug-several-backwards", "pytorch:composable-debug"}
+LOUD |= {"pytorch:composable-hooks-recomputed"}
 LOUD |= {"tensorflow:promise-none-argument", "tensorflow:promise-second-derivative-by-variable"}
 LOUD |= {"tensorflow:promise-stopped-inside", "tensorflow:promise-in-condition"}
 """Those that raise an error wherever they show."""

@@ -59,8 +59,9 @@ def subject(arguments: list[str]) -> TorchSubject:
     parser = parser_of("pytorch")
     parser.add_argument(
         "--wrapper",
-        choices=["fsdp", "composable"],
-        help="FSDP's checkpoint_wrapper(), or the composable checkpoint(), which has the non-reentrant variant only",
+        choices=["fsdp", "composable", "transformers"],
+        help="FSDP's checkpoint_wrapper(), the composable checkpoint(), which has the non-reentrant variant only, or "
+        "GradientCheckpointingLayer of transformers",
     )
     parser.add_argument(
         "--compile",
@@ -111,6 +112,10 @@ def subject(arguments: list[str]) -> TorchSubject:
         return TorchSubject(**options_of(given))
     from rematch.frameworks.pytorch.wrappers import WRAPPERS, WrappedSubject
 
+    if given.wrapper == "transformers":
+        from rematch.frameworks.pytorch.transformers_layer import LAYER
+
+        return WrappedSubject(LAYER, **options_of(given))
     if given.wrapper == "composable":
         given.variant = "non_reentrant"
     return WrappedSubject(WRAPPERS[given.wrapper], **options_of(given))

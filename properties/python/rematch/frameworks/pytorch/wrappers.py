@@ -73,6 +73,8 @@ class Wrapper:
     imports: str = ""
     helpers: Sequence[Callable[..., Any]] = ()
     """Functions that it uses beside these."""
+    lacks: Sequence[str] = ()
+    """Features that it does not have."""
 
 
 @dataclass
@@ -190,7 +192,7 @@ class WrappedSubject(TorchSubject):
         self.promises, self.checkpoint_function = wrapper.promises, wrapper.checkpoint_function
         self.imports = f"{TorchSubject.imports}\n{wrapper.imports}"
         self.promise_helpers = wrapper.helpers
-        super().__init__(f"torch {wrapper.name}", **options)
+        super().__init__(f"torch {wrapper.name}", lacks=wrapper.lacks, **options)
         self._tries(self._promises, 0.2)
         self._without(FORM)
 

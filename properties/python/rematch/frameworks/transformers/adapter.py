@@ -228,13 +228,7 @@ class Transformers(TorchSubject):
 def subject(arguments: list[str]) -> TorchSubject:
     """transformers. Raises ImportError where there is none."""
     transformers.logging.set_verbosity_error()
-    parser = parser_of("transformers", ["reentrant", "non_reentrant"])
-    parser.add_argument("--layer", action="store_true", help="segments as layers of its base class, not whole models")
-    given = parser.parse_args(arguments)
+    given = parser_of("transformers", ["reentrant", "non_reentrant"]).parse_args(arguments)
     options = options_of(given)
-    if given.layer:
-        from rematch.frameworks.transformers.layer import subject as of_layers
-
-        return of_layers(**options)
     options |= {"variant": "non_reentrant", "observe": "cheap", "layers": LAYERS}
     return Transformers(given.variant == "reentrant", lacks=LACKS, unseen=UNSEEN, **options)

@@ -1,18 +1,14 @@
 """Segments as transformers' GradientCheckpointingLayer, from which the blocks of its models derive."""
 
 from functools import partial
-from typing import Any
 
 import torch
-import transformers
 from torch import nn
 from torch.utils.checkpoint import checkpoint as torch_checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from rematch.frameworks.pytorch.wrappers import Block, WrappedSubject, Wrapper, blocks_of
+from rematch.frameworks.pytorch.wrappers import Block, Wrapper, blocks_of
 from rematch.subjects.promises import promises_in
-
-LACKS = {"eval_mode": "a layer in evaluation mode is not checkpointed"}
 
 
 class LayerBlock(GradientCheckpointingLayer, Block):
@@ -99,10 +95,6 @@ LAYER = Wrapper(
     checkpoint_function="enabled",
     imports="from transformers.modeling_layers import GradientCheckpointingLayer",
     helpers=(enabled,),
+    # In evaluation mode a layer is not checkpointed.
+    lacks=("eval_mode",),
 )
-
-
-def subject(**options: Any) -> WrappedSubject:
-    made = WrappedSubject(LAYER, lacks=LACKS, **options | {"variant": "both"})
-    made.versions["transformers"] = transformers.__version__
-    return made
