@@ -86,7 +86,7 @@ class Worked(unittest.TestCase):
         program = build / "bin" / "rematch"
         self.assertIn("enough-draws\n", run(program, "laws"))
         self.assertRegex(self.hunt(program, "engine", "2000"), r"doubled +[\d.]+ ?%")
-        self.assertIn("E7", run(program, "faults", "--fault", "E7", "--seeds", "3"))
+        self.assertIn("E9", run(program, "faults", "--fault", "E9", "--seeds", "3"))
         self.assertIn('"dims": {', run(program, "serve", "--schema"))
         self.assertIn("keeps 128 bytes", run(build / "bin" / "rematch-scenario", "input_kept"))
 
