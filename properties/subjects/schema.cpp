@@ -64,7 +64,7 @@ constexpr std::string_view kNamedTypes = R"({
   "seed": {"description": "Above 2^53 as decimal digits, which no reader rounds.", "anyOf": [
     {"$ref": "#/$defs/id"}, {"type": "string", "pattern": "^[0-9]{1,20}$"}]},
   "number": {"anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]},
-  "shape": {"type": "array", "maxItems": 5,
+  "shape": {"type": "array", "maxItems": 8,
     "items": {"type": "integer", "minimum": 0, "maximum": 1099511627776}},
   "base64": {"type": "string", "pattern": "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"},
   "value": {"type": "array", "minItems": 2, "items": false,
